@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from pytrtplugins.utils.cpu_features import cpu_features
-from pytrtplugins.utils.numbers import Real
+from pytrtplugins.utils.numbers import FloatRange
 
 from .gpu import records as gpu_records
 from .pages.machine import about, processor_name
@@ -71,7 +71,7 @@ def parse() -> argparse.Namespace:
     add("--docs", type=Path, default=DOCS, help="folder of benchmarks.md (default: %(default)s)")
     add("-k", default="", metavar="WORDS", help="only rows that match, as in pytest -k")
     add(
-        "--seconds", type=Real(0, 31_536_000),
+        "--seconds", type=FloatRange(0, 31_536_000),
         help="with --gpu: do not begin a row after this time, with --gpus end then; the record lists the rows that were left out",
     )  # fmt: skip
     add(

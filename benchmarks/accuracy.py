@@ -25,14 +25,14 @@ from pytrtplugins.engines.registry import engine_class
 from pytrtplugins.models import Yolov2, evaluate
 from pytrtplugins.passes import Precisions, layer_names
 from pytrtplugins.utils.cpu_features import describe_cpu
-from pytrtplugins.utils.numbers import THREADS, Several, Whole
+from pytrtplugins.utils.numbers import THREADS, IntList, IntRange
 
 from .networks import NAMES, ROOT, float_model, input_of, network, samples
 from .pages.machine import about
 from .pages.results import DOCS, publish
 from .tables import ALGORITHMS, Source, make_tables
 
-IMAGES = Whole(1, 1_000_000)
+IMAGES = IntRange(1, 1_000_000)
 
 COMPARED = 50  # images: weights are compared with that many, equalization with up to that many
 _PACKAGES = ("pytrtplugins", "openvino", "cupy-cuda13x", "numpy")
@@ -223,19 +223,19 @@ def _arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--shared", type=Path, default=ROOT.parent / "shared", help="folder with data/ (default: %(default)s)")
     add("--networks", default=",".join(NAMES), help="(default: %(default)s)")
-    add("--images", type=Several(IMAGES), default="5,10,50,200,1000", help="calibration images (default: %(default)s)")
+    add("--images", type=IntList(IMAGES), default="5,10,50,200,1000", help="calibration images (default: %(default)s)")
     add("--limit", type=IMAGES, default=None, help="evaluate the first images only")
     add("--engine", default="cpu", help="what computes: cpu, cuda, reference ... (default: %(default)s)")
     add("--setting", action="append", default=[], metavar="NAME=VALUE", help="of the engine; may be repeated")
     add(
         "--half",
-        type=Whole(0, IMAGES.maximum),
+        type=IntRange(0, IMAGES.maximum),
         default=16,
         help="images for FP16 and BF16 in NumPy; 0: leave out (default: %(default)s)",
     )
     add(
         "--processes",
-        type=Whole(1, 1024),
+        type=IntRange(1, 1024),
         default=os.cpu_count(),
         help="that calibrate and evaluate (default: %(default)s)",
     )

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytrtplugins.utils.numbers import Whole
+from pytrtplugins.utils.numbers import IntRange
 
 from .node_tests import PASSED, REFUSED, Outcome, run_cases
 
@@ -317,9 +317,9 @@ def _arguments() -> argparse.Namespace:
         metavar="WORD",
         help="only networks whose name has one of these words",
     )
-    add("--opsets", nargs="+", type=Whole(7, 99), default=list(_OPSETS), metavar="N", help="default: %(default)s")
-    add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="exports at a time (default: %(default)s)")
-    add("--time-limit", type=Whole(1, 3600), default=240, help="seconds that one may take (default: %(default)s)")
+    add("--opsets", nargs="+", type=IntRange(7, 99), default=list(_OPSETS), metavar="N", help="default: %(default)s")
+    add("--processes", type=IntRange(1, 1024), default=os.cpu_count(), help="exports at a time (default: %(default)s)")
+    add("--time-limit", type=IntRange(1, 3600), default=240, help="seconds that one may take (default: %(default)s)")
     return parser.parse_args()
 
 

@@ -30,7 +30,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from pytrtplugins.utils.atomic import write_atomic
-from pytrtplugins.utils.numbers import Whole
+from pytrtplugins.utils.numbers import IntRange
 
 from .forms.compare import difference
 from .forms.exclusions import RANDOM
@@ -339,9 +339,9 @@ def _arguments() -> argparse.Namespace:
     add(
         "-k", dest="words", nargs="+", default=[""], metavar="WORD", help="only files whose path has one of these words"
     )
-    add("--every", type=Whole(1, 10**6), default=1, metavar="N", help="only every N-th file (default: all)")
-    add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="files at a time (default: %(default)s)")
-    add("--time-limit", type=Whole(1, 3600), default=60, help="seconds that one may take (default: %(default)s)")
+    add("--every", type=IntRange(1, 10**6), default=1, metavar="N", help="only every N-th file (default: all)")
+    add("--processes", type=IntRange(1, 1024), default=os.cpu_count(), help="files at a time (default: %(default)s)")
+    add("--time-limit", type=IntRange(1, 3600), default=60, help="seconds that one may take (default: %(default)s)")
     add(
         "--show",
         nargs="*",

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from pytrtplugins.utils.numbers import Whole
+from pytrtplugins.utils.numbers import IntRange
 
 from .networks import ROOT
 from .node_tests import (
@@ -135,7 +135,7 @@ def _arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--engine", nargs="+", choices=_ENGINES, default=_ENGINES)
     add("-k", dest="words", default="", metavar="WORDS", help="only tests whose name has one of these words")
-    add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="tests at a time (default: %(default)s)")
+    add("--processes", type=IntRange(1, 1024), default=os.cpu_count(), help="tests at a time (default: %(default)s)")
     add("--show", nargs="*", default=[], choices=list(_LETTERS), help="print tests that ended so, with the reason")
     add("--write", action="store_true", help="write the tables of the page")
     add(

@@ -20,7 +20,7 @@ import numpy as np
 from pytrtplugins import DType, Plugin, TensorDesc
 from pytrtplugins.cuda import gpu_reason
 from pytrtplugins.layers import Region, Reorg
-from pytrtplugins.utils.numbers import Whole
+from pytrtplugins.utils.numbers import IntRange
 
 from .pages.machine import about
 from .pages.results import publish, write_json
@@ -135,9 +135,9 @@ def main() -> int:
     """Measure; 1 where a linear case stays below the goal."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reorg_bandwidth", description=__doc__)
     parser.add_argument(
-        "--megabytes", type=Whole(1, 65_536), default=512, help="size of the tensors (default: %(default)s)"
+        "--megabytes", type=IntRange(1, 65_536), default=512, help="size of the tensors (default: %(default)s)"
     )
-    parser.add_argument("--rounds", type=Whole(1, 100_000), default=20)
+    parser.add_argument("--rounds", type=IntRange(1, 100_000), default=20)
     parser.add_argument("--json", type=Path, help="also write the figures here")
     parser.add_argument("--docs", type=Path, metavar="FOLDER", help="keep the results, and write benchmarks.md there")
     arguments = parser.parse_args()

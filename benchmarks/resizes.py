@@ -19,7 +19,7 @@ from darknet2caffe import read_network, to_onnx
 from darknet2caffe.cfg import parse_cfg
 from pytrtplugins.engines import Engine, build
 from pytrtplugins.models import YoloData, Yolov2, evaluate
-from pytrtplugins.utils.numbers import Whole
+from pytrtplugins.utils.numbers import IntRange
 from pytrtplugins.vision import Detection, letterbox, load_image
 
 from .gpu.clock import wall
@@ -180,7 +180,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared", help="folder with data/ (%(default)s)")
     parser.add_argument(
-        "--samples", type=Whole(0, 1000), default=64, help="photos of coco-small beside darknet's own (%(default)s)"
+        "--samples", type=IntRange(0, 1000), default=64, help="photos of coco-small beside darknet's own (%(default)s)"
     )
     arguments = parser.parse_args()
     data = YoloData(arguments.shared / "data" / "coco-small")

@@ -27,7 +27,7 @@ from pytrtplugins.engines.tensorrt.memory import DeviceMemory, use_memory
 from pytrtplugins.engines.tensorrt.plugin_fields import Extras, to_fields
 from pytrtplugins.layers import Region, Reorg, Yolo
 from pytrtplugins.tensor import DType
-from pytrtplugins.utils.numbers import Real, Whole
+from pytrtplugins.utils.numbers import FloatRange, IntRange
 from tests.host_memory import HostMemory
 
 from .pages.machine import about
@@ -286,10 +286,10 @@ def main(words: Sequence[str] | None = None) -> int:
     """Parse arguments, measure, print a table; 1 where a result is wrong, memory was allocated, or it took too long."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tensorrt_enqueue", description=__doc__)
     parser.add_argument(
-        "--calls", type=Whole(1, 10_000_000), default=20000, help="timed calls of each plugin (default: %(default)s)"
+        "--calls", type=IntRange(1, 10_000_000), default=20000, help="timed calls of each plugin (default: %(default)s)"
     )
     parser.add_argument(
-        "--fail-above", type=Real(1e-6, 1e9), metavar="US", help="fail if a median takes more microseconds"
+        "--fail-above", type=FloatRange(1e-6, 1e9), metavar="US", help="fail if a median takes more microseconds"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
     parser.add_argument("--docs", type=Path, metavar="FOLDER", help="keep the results, and write benchmarks.md there")

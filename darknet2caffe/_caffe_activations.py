@@ -1,4 +1,4 @@
-"""Darknet's activations as layers of caffe (formulas: src/activations.h of pjreddie/darknet; the fork's of its own)."""
+"""Darknet's activations as caffe layers (formulas: src/activations.h of pjreddie/darknet, and the fork's own)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _STEPS: Mapping[str, tuple[Step, ...]] = {
 
 
 def before_activation(layer: Any, writer: CaffeWriter) -> str:
-    """Name for what the layer's activation reads: the layer's own where the activation can be applied in place."""
+    """The name of the activation's input: the layer's own if the activation can be applied in place."""
     steps = _steps(layer, writer)
     return f"{layer.name}.linear" if _TIMES_X in steps else str(layer.name)
 
@@ -82,8 +82,8 @@ def activate(layer: Any, writer: CaffeWriter, value: str) -> None:
                 writer.power(current, top, name=name, **fields)
             else:
                 target = writer.layer(layer_type, [current], top, name=name)
-                for field, given in fields.items():
-                    setattr(getattr(target, f"{layer_type.lower()}_param"), field, given)
+                for field, value_of_field in fields.items():
+                    setattr(getattr(target, f"{layer_type.lower()}_param"), field, value_of_field)
         current = top
 
 

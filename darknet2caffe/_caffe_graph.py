@@ -1,4 +1,4 @@
-"""The ONNX graph that a caffe network becomes, and the layers that it is made from."""
+"""The ONNX graph of a caffe network, and the layers that it is made from."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Dims = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Value:
-    """A blob at one point of the network: the tensor that holds it, and its dims."""
+    """A blob at one point of the network: its tensor and dims."""
 
     name: str
     dims: Dims
@@ -65,14 +65,14 @@ class CaffeLayer:
         """The layer's own parameters."""
         return self.message.message(name)
 
-    def axis(self, given: int, rank: int) -> int:
-        """An axis counted from the begin; caffe takes negative ones from the end."""
-        if not -rank <= given < rank:
-            self.fail(f"axis {given} of {rank} axes")
-        return given % rank
+    def axis(self, number: int, rank: int) -> int:
+        """An axis counted from the start; negative ones count from the end."""
+        if not -rank <= number < rank:
+            self.fail(f"axis {number} of {rank} axes")
+        return number % rank
 
     def arrays(self, *shapes: Dims) -> Sequence[FloatArray]:
-        """Its blobs, which must be as many, of these shapes; older files put dims of 1 in front."""
+        """Its blobs, whose number and shapes are checked; older files have leading dims of 1."""
         self.weighted = True
         if len(self.blobs) != len(shapes):
             have = f"{len(self.blobs)} blobs" if self.blobs else "no blobs"
@@ -99,7 +99,7 @@ Converter = Callable[[CaffeLayer, "CaffeGraph"], list[Value]]
 
 @dataclass(frozen=True)
 class Registered:
-    """How a layer type is converted, and how many blobs it may read and write; None: one or more."""
+    """Converter of a layer type, and its number of bottoms and tops; None: one or more."""
 
     convert: Converter
     bottoms: int | None
@@ -122,7 +122,7 @@ def converts(*types: str, bottoms: int | None = 1, tops: int | None = 1) -> Call
 
 
 class CaffeGraph(OnnxGraph):
-    """Nodes and constants of the model; no tensor gets a name of ``taken``, those of the blobs."""
+    """Nodes and constants of the model; new tensors avoid the names in ``taken``, those of the blobs."""
 
     def __init__(self, name: str, taken: set[str]) -> None:
         super().__init__(name)
@@ -130,13 +130,13 @@ class CaffeGraph(OnnxGraph):
         self.bytes = 0
 
     def unique(self, name: str) -> str:
-        """The name, with a number where it is taken."""
-        made, number = name, 1
-        while made in self.taken:
+        """A name that is not used yet: the given one, or with a number."""
+        candidate, number = name, 1
+        while candidate in self.taken:
             number += 1
-            made = f"{name}.{number}"
-        self.taken.add(made)
-        return made
+            candidate = f"{name}.{number}"
+        self.taken.add(candidate)
+        return candidate
 
     def constant(self, name: str, values: npt.ArrayLike) -> str:
         """Add a constant; returns its name."""
@@ -152,6 +152,6 @@ class CaffeGraph(OnnxGraph):
 
 
 def _stripped(shape: Sequence[int]) -> tuple[int, ...]:
-    """A shape without the ones in front."""
+    """A shape without leading ones."""
     first = next((axis for axis, dim in enumerate(shape) if dim != 1), len(shape))
     return tuple(shape[first:])

@@ -1,4 +1,4 @@
-"""One function per layer type, each writing the layers of caffe that compute one layer of darknet."""
+"""Writers of darknet's layers as caffe layers, one function per layer type."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _write_convolutional(layer: layers.Convolutional | layers.Deconvolutional, w
 
 @_write.register
 def _write_connected(layer: layers.Connected, writer: CaffeWriter, top: str) -> None:
-    """Caffe's result has two axes; what follows reads a map."""
+    """Connected layer; caffe's result has two axes, so it is reshaped to a map."""
     parameters = writer.network.parameters(layer)
     product = writer.layer("InnerProduct", writer.bottoms(layer), f"{layer.name}.product", name=layer.name)
     product.inner_product_param.num_output = layer.output
@@ -73,7 +73,7 @@ def _write_connected(layer: layers.Connected, writer: CaffeWriter, top: str) -> 
 
 @_write.register
 def _write_local(layer: layers.Local, writer: CaffeWriter, top: str) -> None:
-    """Windows as channels by a convolution with ones; then places as channels, each a group of a convolution."""
+    """Local layer: windows as channels by a convolution with ones, then pixels as channels, one group each."""
     parameters, (value,), name = writer.network.parameters(layer), writer.bottoms(layer), layer.name
     (n, h, w), channels, values = layer.dims, layer.input_dims[0][0], layer.size**2
     ones = np.tile(np.eye(values, dtype=np.float32).reshape(values, 1, layer.size, layer.size), (channels, 1, 1, 1))
@@ -125,7 +125,7 @@ def _write_normalization(layer: layers.Normalization, writer: CaffeWriter, top: 
 
 @_write.register
 def _write_maxpool(layer: layers.Maxpool, writer: CaffeWriter, top: str) -> None:
-    """With as much padding as puts darknet's windows among caffe's, which rounds up; what caffe has more is cut off.
+    """Max pooling, padded so that darknet's windows are among caffe's, which rounds up; additional windows are cut off.
 
     The last window begins inside the map (`Maxpool.read`), so caffe has it too with darknet's padding at the low side; only
     with stride 1, where nothing is rounded, an odd padding has one more at the high side.
@@ -184,7 +184,7 @@ def _write_flatten(layer: layers.Flatten, writer: CaffeWriter, top: str) -> None
 
 @_write.register
 def _write_extra(layer: layers.Extra, writer: CaffeWriter, top: str) -> None:
-    """A deconvolution whose window is 1 at its begin and 0 behind it leaves zeros after the last value."""
+    """Append zeros by a deconvolution whose kernel is 1 at its first tap and 0 elsewhere."""
     (value,), name = writer.bottoms(layer), layer.name
     writer.reshape(value, f"{name}.row", [0, 1, 1, -1])
     writer.depthwise("Deconvolution", f"{name}.row", f"{name}.longer", corner(1, layer.extra + 1), 1, 1)
@@ -193,7 +193,7 @@ def _write_extra(layer: layers.Extra, writer: CaffeWriter, top: str) -> None:
 
 @_write.register
 def _write_reorg3d(layer: layers.Reorg3d, writer: CaffeWriter, top: str) -> None:
-    """Each place of a block is picked from all blocks by a convolution that is 1 there and 0 elsewhere."""
+    """Pick each pixel of the blocks by a convolution that is 1 there and 0 elsewhere."""
     (value,), (c, _, _), s = writer.bottoms(layer), layer.input_dims[0], layer.stride
     places = [f"{layer.name}.place{k}" for k in range(s * s)]
     for k, place in enumerate(places):
@@ -308,7 +308,7 @@ def _weights(
 
 
 def _normalize(layer: Layer, writer: CaffeWriter, parameters: Parameters, bottom: str, top: str) -> None:
-    """BatchNorm, and Scale in place."""
+    """Write BatchNorm, and Scale in place."""
     variance, epsilon = batch_norm_form(parameters, writer.options.bn_eps)
     norm = writer.layer("BatchNorm", [bottom], top, name=f"{layer.name}.norm")
     norm.batch_norm_param.use_global_stats, norm.batch_norm_param.eps = True, epsilon
@@ -328,7 +328,7 @@ def _transpose(layer: Layer, writer: CaffeWriter, bottom: str, top: str, rows: i
 
 
 def _softmax_siblings(layer: layers.Softmax, writer: CaffeWriter, value: str, top: str) -> None:
-    """One softmax for each group of siblings."""
+    """Write one softmax for each group of siblings."""
     groups = sibling_groups(layer.tree)
     if len(groups) > MAX_PIECES:
         writer.refuse(layer, f"its tree has {len(groups):,} groups of siblings, a Softmax for each is too many")
@@ -349,7 +349,7 @@ def _add_maps(
     if channels < layer.dims[0]:
         common, rest = writer.cut(value, f"{prefix}.value", 1, [channels])
     other = writer.slice(other, f"{prefix}.channels", 1, 0, channels, dims[0])
-    other = _fitted(layer, writer, other, (channels, *dims[1:]), prefix)
+    other = _resample_to_output(layer, writer, other, (channels, *dims[1:]), prefix)
     added = f"{prefix}.added" if rest else top
     target = writer.layer("Eltwise", [common, other], added).eltwise_param
     target.operation = 1
@@ -359,8 +359,8 @@ def _add_maps(
         writer.layer("Concat", [added, rest], top).concat_param.axis = 1
 
 
-def _fitted(layer: layers.Shortcut, writer: CaffeWriter, value: str, dims: Shape, prefix: str) -> str:
-    """Every stride-th value of a map, at every sample-th place of the output's; returns its blob."""
+def _resample_to_output(layer: layers.Shortcut, writer: CaffeWriter, value: str, dims: Shape, prefix: str) -> str:
+    """Every stride-th value of a map, written to every sample-th pixel of the output; returns its blob."""
     channels, into = dims[0], dims[1:]
     stride, sample = layer.steps(dims)
     out = layer.dims[1:]

@@ -1,4 +1,4 @@
-"""Names of tensors for caffe's blobs: a blob that is changed in place becomes several tensors, of which the last has the blob's name."""
+"""Tensor names for caffe's blobs: a blob changed in place becomes several tensors; the last has the blob's name."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _BEFORE = {"BatchNorm": "convolution", "Power": "unscaled", "Scale": "unscaled"}
 
 
 def fuse_scales(layers: Sequence[CaffeLayer]) -> list[CaffeLayer]:
-    """The layers, without each Scale that follows a BatchNorm in place: `CaffeLayer.scale` has it."""
-    kept: list[CaffeLayer] = []
+    """Remove each Scale that follows a BatchNorm in place; it is `CaffeLayer.scale` of that layer then."""
+    result: list[CaffeLayer] = []
     for layer in layers:
-        before = kept[-1] if kept else None
+        before = result[-1] if result else None
         in_place = layer.type == "Scale" and len(layer.tops) == 1 and layer.bottom_names == layer.tops
         if in_place and before and before.type == "BatchNorm" and before.tops == layer.tops and before.scale is None:
             before.scale = layer
         else:
-            kept.append(layer)
-    return kept
+            result.append(layer)
+    return result
 
 
 def name_tensors(layers: Sequence[CaffeLayer], inputs: set[str], wanted: set[str], graph: CaffeGraph) -> None:

@@ -1,4 +1,4 @@
-"""Caffe's layers with windows or weights as ONNX operators."""
+"""Convert caffe's layers with windows or weights to ONNX operators."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _inner_product(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 @converts("BatchNorm")
 def _batch_norm(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
-    """With the Scale layer after it, where there is one."""
+    """BatchNorm, fused with the Scale layer after it if there is one."""
     p, (x,), top = layer.parameters("batch_norm_param"), layer.bottoms, layer.tops[0]
     if not p.flag("use_global_stats", True):
         layer.fail("use_global_stats: false normalizes by the batch, which is training")
@@ -114,7 +114,7 @@ def _batch_norm(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 @converts("Scale", bottoms=None)
 def _scale(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
-    """By weights, or by a second blob; along an axis and those after it."""
+    """Scale by weights or by a second blob, along an axis and those after it."""
     p, (x, *others) = layer.parameters("scale_param"), layer.bottoms
     axis, biased = layer.axis(p.integer("axis", 1, minimum=-32, maximum=32), len(x.dims)), p.flag("bias_term", False)
     if len(others) > 1:
@@ -151,14 +151,14 @@ def _prelu(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 @converts("Pooling")
 def _pooling(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
-    """Sizes are rounded up, unless round_mode says otherwise (src/caffe/layers/pooling_layer.cpp, Reshape)."""
+    """Pooling; sizes are rounded up unless round_mode is FLOOR (src/caffe/layers/pooling_layer.cpp, Reshape)."""
     p, x, output = layer.parameters("pooling_param"), _map(layer), layer.outputs[0]
     kind = p.choice("pool", ("MAX", "AVE", "STOCHASTIC"), "MAX")
     if kind == "STOCHASTIC":
         layer.fail("stochastic pooling belongs to training")
-    whole, up = p.flag("global_pooling", False), p.choice("round_mode", ("CEIL", "FLOOR"), "CEIL") == "CEIL"
+    is_global, up = p.flag("global_pooling", False), p.choice("round_mode", ("CEIL", "FLOOR"), "CEIL") == "CEIL"
     stride, pad = _pair(layer, p, "stride", 1), _pair(layer, p, "pad", 0)
-    if whole:
+    if is_global:
         if (stride, pad) != ((1, 1), (0, 0)) or any(map(p.has, ("kernel_size", "kernel_h", "kernel_w"))):
             layer.fail("global_pooling with a window")
         p.finish(_IGNORED)
@@ -237,7 +237,7 @@ def _spread(array: FloatArray, axis: int, x: Value) -> FloatArray:
 
 
 def _broadcast(layer: CaffeLayer, graph: CaffeGraph, factors: Value, axis: int, rank: int) -> str:
-    """The same for a blob."""
+    """Reshape a blob so that it broadcasts along an axis and those after it."""
     after = rank - axis - len(factors.dims)
     if after <= 0:
         return factors.name

@@ -1,4 +1,4 @@
-"""Caffe's layers without weights as ONNX operators: functions of each value, and layers that move values."""
+"""Convert caffe's layers without weights to ONNX operators: elementwise functions and data movement."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _concat(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 @converts("Slice", tops=None)
 def _slice(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
-    """One operator for each top that anybody reads."""
+    """Slice: one operator for each top that is read."""
     p, (x,) = layer.parameters("slice_param"), layer.bottoms
     axis = layer.axis(p.integer("axis", p.integer("slice_dim", 1), minimum=-32, maximum=32), len(x.dims))
     points, pieces, size = p.integers("slice_point"), len(layer.tops), x.dims[axis]
@@ -124,28 +124,28 @@ def _silence(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
 
 @converts("Reshape")
 def _reshape(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
-    """0 keeps a dim, -1 is what is left; ``axis`` and ``num_axes`` say which dims are replaced."""
+    """Reshape: 0 keeps a dim, -1 is inferred; ``axis`` and ``num_axes`` select the replaced dims."""
     p, (x,) = layer.parameters("reshape_param"), layer.bottoms
     shape, rank = p.message("shape"), len(x.dims)
-    given, axis = shape.integers("dim", minimum=-1), p.integer("axis", 0, minimum=-32, maximum=32)
+    target, axis = shape.integers("dim", minimum=-1), p.integer("axis", 0, minimum=-32, maximum=32)
     count = p.integer("num_axes", -1, minimum=-1, maximum=32)
     p.finish()
     shape.finish()
     begin = axis if axis >= 0 else rank + axis + 1
     end = rank if count == -1 else begin + count
-    if not 0 <= begin <= end <= rank or given.count(-1) > 1:
-        layer.fail(f"dims {given} at axis {axis} do not replace any of {x.dims}")
-    if any(dim == 0 and begin + place >= rank for place, dim in enumerate(given)):
+    if not 0 <= begin <= end <= rank or target.count(-1) > 1:
+        layer.fail(f"dims {target} at axis {axis} do not replace any of {x.dims}")
+    if any(dim == 0 and begin + place >= rank for place, dim in enumerate(target)):
         layer.fail(f"dim: 0 keeps a dim that {x.dims} has not")
-    kept = [x.dims[begin + place] if dim == 0 else dim for place, dim in enumerate(given)]
-    dims = [*x.dims[:begin], *kept, *x.dims[end:]]
-    total, known = math.prod(x.dims), math.prod(dim for dim in dims if dim != -1)
+    new_dims = [x.dims[begin + place] if dim == 0 else dim for place, dim in enumerate(target)]
+    dims = [*x.dims[:begin], *new_dims, *x.dims[end:]]
+    total, known_size = math.prod(x.dims), math.prod(dim for dim in dims if dim != -1)
     if -1 in dims:
-        dims[dims.index(-1)] = total // known
+        dims[dims.index(-1)] = total // known_size
     if math.prod(dims) != total:
         layer.fail(f"{x.dims} has {total:,} values, which do not fit {dims}")
-    written = given if (begin, end) == (0, rank) else dims
-    return _reshaped(layer, graph, written, dims)
+    written = target if (begin, end) == (0, rank) else dims
+    return _reshape_to(layer, graph, written, dims)
 
 
 @converts("Flatten")
@@ -157,11 +157,11 @@ def _flatten(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     if begin >= end:
         layer.fail(f"axes {begin} to {end - 1} are none")
     dims = (*x.dims[:begin], math.prod(x.dims[begin:end]), *x.dims[end:])
-    return _reshaped(layer, graph, dims, dims)
+    return _reshape_to(layer, graph, dims, dims)
 
 
-def _reshaped(layer: CaffeLayer, graph: CaffeGraph, written: Sequence[int], dims: Sequence[int]) -> list[Value]:
-    """The values of a layer's one bottom with other dims; ``written`` may hold a 0 or a -1 in the place of one."""
+def _reshape_to(layer: CaffeLayer, graph: CaffeGraph, written: Sequence[int], dims: Sequence[int]) -> list[Value]:
+    """The values of a layer's one bottom with other dims; ``written`` may have one 0 or -1."""
     constant = graph.constant(f"{layer.tops[0]}.dims", np.array(written, np.int64))
     graph.node("Reshape", [layer.bottoms[0].name, constant], layer.outputs[0])
     return [layer.result(dims)]

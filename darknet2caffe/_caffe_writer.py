@@ -1,4 +1,4 @@
-"""The caffe network that is being written: layers are written at once, their blobs when the file is made."""
+"""Writer of a caffe network: layers are written at once, blobs when the file is saved."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_BYTES = 2**31 - 2**20
 
 
 class CaffeWriter:
-    """Layers and blobs of one network; only layer types of BVLC's caffe, and those of plugins.
+    """Layers and blobs of one network; only layer types of BVLC's caffe, and plugins.
 
     A layer is written in place of its input only where nobody else reads that: caffe's Reshape, and Concat of one blob,
     share their input's array.
@@ -40,7 +40,7 @@ class CaffeWriter:
         self.blobs: list[list[Constant]] = []
 
     def write(self, write_layer: Callable[[Layer, CaffeWriter], None]) -> None:
-        """Write all layers. What darknet computes and nobody reads is silenced: caffe takes it as an output otherwise."""
+        """Write all layers. Unread results are silenced, since caffe would treat them as outputs."""
         network = self.network
         data = self.layer("Input", [], INPUT_NAME)
         data.input_param.shape.add(dim=[self.options.batch, *network.dims])
@@ -70,25 +70,25 @@ class CaffeWriter:
     # -- layers of caffe ---------------------------------------------------------------------------------------
 
     def layer(self, kind: str, bottoms: Sequence[str], *tops: str, name: str = "") -> Any:
-        """Add a layer; it has its first top's name unless another is given."""
+        """Add a layer, by default with its first top's name."""
         self.blobs.append([])
         return self.net.layer.add(type=kind, name=name or tops[0], bottom=bottoms, top=tops)
 
     def blob(self, dims: tuple[int, ...], make: Callable[[], FloatArray]) -> None:
-        """Give the last layer one more blob, made when the file is written."""
+        """Add a blob to the last layer, computed when the file is written."""
         self.blobs[-1].append(Constant("", dims, make))
 
     def array(self, *arrays: FloatArray) -> None:
-        """Give the last layer blobs."""
+        """Add arrays as blobs to the last layer."""
         for array in arrays:
             self.blob(array.shape, lambda array=array: array)  # type: ignore[misc]
 
     def silence(self, blob: str) -> None:
-        """Say that nobody reads a blob; one at a time, since OpenCV 4 crashes on a Silence of two."""
+        """Silence an unread blob; one per layer, since OpenCV 4 crashes on a Silence of two."""
         self.layer("Silence", [blob], name=f"{blob}.silence")
 
     def identity(self, bottom: str, top: str) -> None:
-        """Another name for a blob: its first power."""
+        """Copy a blob to another name, by Power."""
         self.power(bottom, top)
 
     def power(
@@ -102,7 +102,7 @@ class CaffeWriter:
                 setattr(target, field, value)
 
     def reshape(self, bottom: str, top: str, dims: Sequence[int]) -> None:
-        """The same values in another shape; 0 keeps a dim, -1 is what is left."""
+        """Reshape a blob; 0 keeps a dim, -1 is inferred."""
         self.layer("Reshape", [bottom], top, name=f"{top}.dims").reshape_param.shape.dim.extend(dims)
 
     def product(self, bottoms: Sequence[str], top: str, name: str = "") -> None:
@@ -123,7 +123,7 @@ class CaffeWriter:
         return top
 
     def cut(self, bottom: str, top: str, axis: int, points: Sequence[int]) -> list[str]:
-        """An axis in pieces that begin at 0 and at the points; returns their blobs: ``top0``, ``top1`` and so on."""
+        """Slice an axis at the given points; returns the blobs ``top0``, ``top1`` and so on."""
         tops = [f"{top}{number}" for number in range(len(points) + 1)]
         target = self.layer("Slice", [bottom], *tops, name=f"{top}.slice").slice_param
         target.axis = axis
@@ -143,7 +143,7 @@ class CaffeWriter:
         self.blob((channels, 1, *kernel.shape), lambda: np.tile(kernel, (channels, 1, 1, 1)))
 
     def pointwise_convolution(self, bottom: str, top: str, matrix: FloatArray, bias: FloatArray | None = None) -> None:
-        """Each place's channels times a matrix of (outputs, inputs): a Convolution."""
+        """Write a 1x1 convolution with a matrix of (outputs, inputs)."""
         target = self.layer("Convolution", [bottom], top).convolution_param
         target.num_output, target.bias_term = len(matrix), bias is not None
         target.kernel_size.append(1)
@@ -196,7 +196,7 @@ def pooled_size(into: int, pad: int, size: int, stride: int, *, up: bool = True)
 
 
 def corner(h: int, w: int, y: int = 0, x: int = 0) -> FloatArray:
-    """A window that is 1 at one place and 0 elsewhere."""
+    """A kernel that is 1 at one tap and 0 elsewhere."""
     window = np.zeros((h, w), np.float32)
     window[y, x] = 1
     return window

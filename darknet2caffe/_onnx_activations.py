@@ -1,4 +1,4 @@
-"""Darknet's activations as ONNX operators (formulas: src/activations.h of pjreddie/darknet; the fork's of its own)."""
+"""Darknet's activations as ONNX operators (formulas: src/activations.h of pjreddie/darknet, and the fork's own)."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def _lhtan(op: OpBuilder, x: Value) -> Any:
 
 def _stair(op: OpBuilder, x: Value) -> Any:
     """floor(x / 2), plus the fraction of x where floor(x) is odd."""
-    whole, half = op.Floor(x), op.Floor(op.Mul(x, 0.5))
-    odd = op.Sub(whole, op.Mul(half, 2.0))
-    return op.Add(op.Mul(odd, op.Sub(x, whole)), half)
+    floor, half = op.Floor(x), op.Floor(op.Mul(x, 0.5))
+    odd = op.Sub(floor, op.Mul(half, 2.0))
+    return op.Add(op.Mul(odd, op.Sub(x, floor)), half)
 
 
 def _gelu(op: OpBuilder, x: Value) -> Any:
@@ -78,12 +78,12 @@ def activate(writer: OnnxWriter, kind: str, value: str, output: str) -> None:
     writer.finish(op, _COMPOSED[kind](op, Value(value)), output)
 
 
-def chosen_activation(kind: str, wanted: str) -> str:
-    """The activation to write for one of the cfg: ``wanted`` replaces leaky and relu, unless it is ``"as-is"``.
+def chosen_activation(kind: str, choice: str) -> str:
+    """The activation to write for the cfg's: ``choice`` replaces leaky and relu, unless it is ``"as-is"``.
 
     Raises:
-        UsageError: ``wanted`` is none of the choices.
+        UsageError: ``choice`` is none of the choices.
     """
-    if wanted not in ("as-is", "relu", "leaky"):
-        raise UsageError(f"activation={wanted!r}: expected one of as-is, relu, leaky")
-    return wanted if wanted != "as-is" and kind in ("relu", "leaky") else kind
+    if choice not in ("as-is", "relu", "leaky"):
+        raise UsageError(f"activation={choice!r}: expected one of as-is, relu, leaky")
+    return choice if choice != "as-is" and kind in ("relu", "leaky") else kind

@@ -1,4 +1,4 @@
-"""One function per layer type, each writing the ONNX nodes of one layer."""
+"""Writers of darknet's layers as ONNX nodes, one function per layer type."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def _write(layer: Layer, writer: OnnxWriter, top: str) -> None:
 
 @_write.register
 def _write_convolutional(layer: layers.Convolutional, writer: OnnxWriter, top: str) -> None:
-    _weighted(layer, writer, top, "Conv", group=layer.groups)
+    _write_convolution(layer, writer, top, "Conv", group=layer.groups)
 
 
 @_write.register
 def _write_deconvolutional(layer: layers.Deconvolutional, writer: OnnxWriter, top: str) -> None:
-    _weighted(layer, writer, top, "ConvTranspose", axis=1)
+    _write_convolution(layer, writer, top, "ConvTranspose", axis=1)
 
 
-def _weighted(
+def _write_convolution(
     layer: layers.Convolutional | layers.Deconvolutional,
     writer: OnnxWriter,
     top: str,
@@ -60,15 +60,15 @@ def _weighted(
     axis: int = 0,
     **attributes: Any,
 ) -> None:
-    """Convolution of either kind, and batch normalization unless it is folded."""
+    """Write Conv or ConvTranspose, and the batch normalization unless it is folded."""
     normalize = layer.batch_normalize and not writer.options.fold
     inputs = [*writer.inputs(layer), _weights(layer, writer, axis=axis)]
     if not normalize:
         inputs.append(writer.constant(f"{layer.name}.biases", folded_bias(_parameters(layer, writer), _eps(writer))))
     convolved = f"{layer.name}.convolution" if normalize else top
-    made = writer.node(operator, inputs, convolved, **_window(layer), **attributes)
+    output = writer.node(operator, inputs, convolved, **_window(layer), **attributes)
     if normalize:
-        _normalize(layer, writer, made, top)
+        _normalize(layer, writer, output, top)
 
 
 @_write.register
@@ -87,17 +87,17 @@ def _write_connected(layer: layers.Connected, writer: OnnxWriter, top: str) -> N
 
 @_write.register
 def _write_local(layer: layers.Local, writer: OnnxWriter, top: str) -> None:
-    """Windows as columns by a convolution with ones, then one matrix product per place."""
+    """Local layer: im2col by a convolution with ones, then one matrix product per pixel."""
     parameters, name = _parameters(layer, writer), layer.name
     (n, h, w), channels, values = layer.dims, layer.input_dims[0][0], layer.size**2
     ones = np.tile(np.eye(values, dtype=np.float32).reshape(values, 1, layer.size, layer.size), (channels, 1, 1, 1))
     op, (x,) = writer.builder(layer)
     columns = op.Conv(x, Value(writer.constant(f"{name}.windows", ones)), group=channels, **_window(layer))
     columns = op.Transpose(op.Reshape(columns, [0, channels * values, h * w]), perm=[2, 1, 0])
-    made = op.MatMul(Value(_weights(layer, writer)), columns)
-    made = op.Reshape(op.Transpose(made, perm=[2, 1, 0]), [0, n, h, w])
-    made = op.Add(made, Value(writer.constant(f"{name}.biases", parameters["biases"][None])))
-    writer.finish(op, made, top)
+    output = op.MatMul(Value(_weights(layer, writer)), columns)
+    output = op.Reshape(op.Transpose(output, perm=[2, 1, 0]), [0, n, h, w])
+    output = op.Add(output, Value(writer.constant(f"{name}.biases", parameters["biases"][None])))
+    writer.finish(op, output, top)
 
 
 @_write.register
@@ -152,10 +152,10 @@ def _write_upsample(layer: layers.Upsample, writer: OnnxWriter, top: str) -> Non
 def _write_crop(layer: layers.Crop, writer: OnnxWriter, top: str) -> None:
     op, (x,) = writer.builder(layer)
     _, h, w = layer.dims
-    made = op.Slice(x, [layer.top, layer.left], [layer.top + h, layer.left + w], [2, 3])
+    output = op.Slice(x, [layer.top, layer.left], [layer.top + h, layer.left + w], [2, 3])
     if not layer.noadjust:
-        made = op.Sub(op.Mul(made, 2.0), 1.0)
-    writer.finish(op, made, layer.name)
+        output = op.Sub(op.Mul(output, 2.0), 1.0)
+    writer.finish(op, output, layer.name)
 
 
 @_write.register
@@ -169,8 +169,8 @@ def _write_flatten(layer: layers.Flatten, writer: OnnxWriter, top: str) -> None:
 @_write.register
 def _write_extra(layer: layers.Extra, writer: OnnxWriter, top: str) -> None:
     op, (x,) = writer.builder(layer)
-    made = op.Pad(op.Flatten(x, axis=1), [0, 0, 0, layer.extra])
-    writer.finish(op, op.Reshape(made, [0, *layer.dims]), layer.name)
+    output = op.Pad(op.Flatten(x, axis=1), [0, 0, 0, layer.extra])
+    writer.finish(op, op.Reshape(output, [0, *layer.dims]), layer.name)
 
 
 @_write.register
@@ -203,13 +203,13 @@ def _write_shortcut(layer: layers.Shortcut, writer: OnnxWriter, top: str) -> Non
         writer.node("Add", writer.inputs(layer), top)
         return
     op, (x, *others) = writer.builder(layer)
-    made = x
+    output = x
     if layer.alpha != 1:
-        made = op.Mul(made, _alpha(op, layer, writer))
+        output = op.Mul(output, _alpha(op, layer, writer))
     for number, (other, dims) in enumerate(zip(others, layer.input_dims[1:], strict=True)):
-        added = _fitted(op, layer, writer, other, dims, f"{layer.name}.mask{number}")
-        made = op.Add(made, op.Mul(added, layer.beta) if layer.beta != 1 else added)
-    writer.finish(op, made, top)
+        added = _resample_to_output(op, layer, writer, other, dims, f"{layer.name}.mask{number}")
+        output = op.Add(output, op.Mul(added, layer.beta) if layer.beta != 1 else added)
+    writer.finish(op, output, top)
 
 
 @_write.register(layers.ScaleChannels)
@@ -246,8 +246,8 @@ def _write_detection(layer: layers.Detection, writer: OnnxWriter, top: str) -> N
     flat = op.Reshape(x, [0, -1])
     parts = op.Split(flat, [cells * layer.classes, total - cells * layer.classes], axis=1, outputs=2)
     classes = op.Softmax(op.Reshape(parts[0], [0, cells, layer.classes]), axis=2)
-    made = op.Concat(op.Reshape(classes, [0, -1]), parts[1], axis=1)
-    writer.finish(op, op.Reshape(made, [0, *layer.dims]), layer.name)
+    output = op.Concat(op.Reshape(classes, [0, -1]), parts[1], axis=1)
+    writer.finish(op, op.Reshape(output, [0, *layer.dims]), layer.name)
 
 
 @_write.register
@@ -310,7 +310,7 @@ def _alpha(op: OpBuilder, layer: layers.Shortcut, writer: OnnxWriter) -> Value |
 
 
 def _masks(layer: layers.Shortcut, writer: OnnxWriter, name: str, *axes: tuple[int, int, int]) -> list[Value]:
-    """One constant per axis, the last ones of (N, C, H, W): 1 at the first ``count`` of every ``step``-th place, else 0."""
+    """One mask per axis, the last ones of (N, C, H, W): 1 at the first ``count`` of every ``step``-th position, else 0."""
     masks = []
     for axis, (length, step, count) in enumerate(axes, 4 - len(axes)):
         mask = np.zeros([length if k == axis else 1 for k in range(4)], np.float32)
@@ -319,21 +319,23 @@ def _masks(layer: layers.Shortcut, writer: OnnxWriter, name: str, *axes: tuple[i
     return masks
 
 
-def _fitted(op: OpBuilder, layer: layers.Shortcut, writer: OnnxWriter, x: Value, dims: Shape, mask: str) -> Value:
-    """A map in the shape of the output: every stride-th value, at every sample-th place, the rest 0."""
+def _resample_to_output(
+    op: OpBuilder, layer: layers.Shortcut, writer: OnnxWriter, x: Value, dims: Shape, mask: str
+) -> Value:
+    """A map in the output's shape: every stride-th value at every sample-th pixel, the rest 0."""
     if dims == layer.dims:
         return x
     stride, sample = layer.steps(dims)
     c, h, w = map(min, layer.dims, dims)
     ends = [c, (h - 1) * stride + 1, (w - 1) * stride + 1]
-    made = op.Slice(x, [0, 0, 0], ends, [1, 2, 3], [1, stride, stride])
+    output = op.Slice(x, [0, 0, 0], ends, [1, 2, 3], [1, stride, stride])
     if sample > 1:
         scales = np.array([1, 1, sample, sample], np.float32)
-        made = op.Resize(made, None, scales, **NEAREST)
+        output = op.Resize(output, None, scales, **NEAREST)
         rows, columns = _masks(layer, writer, mask, (h * sample, sample, h), (w * sample, sample, w))
-        made = op.Mul(op.Mul(made, rows), columns)
+        output = op.Mul(op.Mul(output, rows), columns)
     missing = [0, layer.dims[0] - c, layer.dims[1] - h * sample, layer.dims[2] - w * sample]
     if any(missing):
-        made = op.Pad(made, [0, 0, 0, 0, *missing])
-    fitted: Value = made
+        output = op.Pad(output, [0, 0, 0, 0, *missing])
+    fitted: Value = output
     return fitted

@@ -1,4 +1,4 @@
-"""The ONNX graph that is being written: nodes are written at once, constants when the file or the model is made."""
+"""Writer of an ONNX graph: nodes are written at once, constants when the file or the model is complete."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "n
 
 @dataclass(frozen=True)
 class Options:
-    """What the user chose.
+    """The user's options of the conversion.
 
     Attributes:
         fold: Write batch normalization into the layers before it.
@@ -45,7 +45,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Constant:
-    """A float32 constant whose values are made when they are needed."""
+    """A float32 constant whose values are computed when they are needed."""
 
     name: str
     dims: tuple[int, ...]
@@ -62,7 +62,7 @@ class Constant:
 
 
 class OnnxGraph:
-    """A model that gets its nodes one by one."""
+    """A model that is built node by node."""
 
     def __init__(self, name: str) -> None:
         self.onnx = require("onnx", extra="onnx", feature="writing ONNX")
@@ -77,11 +77,13 @@ class OnnxGraph:
 
     def info(self, name: str, dims: Sequence[int | str]) -> onnx.ValueInfoProto:
         """Name, type and dims of a tensor."""
-        made: onnx.ValueInfoProto = self.onnx.helper.make_tensor_value_info(name, self.onnx.TensorProto.FLOAT, dims)
-        return made
+        value_info: onnx.ValueInfoProto = self.onnx.helper.make_tensor_value_info(
+            name, self.onnx.TensorProto.FLOAT, dims
+        )
+        return value_info
 
     def complete(self, facts: Mapping[str, Any] | None = None) -> onnx.ModelProto:
-        """The model, with the operator sets of its nodes, and with what a detector needs to know where it has heads."""
+        """The complete model, with its opsets, and with metadata for detectors if it has heads."""
         domains = sorted({node.domain for node in self.graph.node} - {""})
         versions = {"": OPSET} | dict.fromkeys(domains, 1)
         self.model.opset_import.extend(self.onnx.helper.make_opsetid(*version) for version in versions.items())
@@ -91,7 +93,7 @@ class OnnxGraph:
 
 
 class OnnxWriter(OnnxGraph):
-    """Nodes and constants of a network's model."""
+    """Builds the nodes and constants of a network's model."""
 
     def __init__(self, network: Network, options: Options) -> None:
         super().__init__(network.name)
@@ -137,7 +139,7 @@ class OnnxWriter(OnnxGraph):
         return name
 
     def builder(self, layer: Layer) -> tuple[OpBuilder, list[Value]]:
-        """A builder for several operators, and the layer's inputs in it; `finish` takes what it made."""
+        """A builder for several operators, and the layer's inputs in it; pass its result to `finish`."""
         dims = zip(self.inputs(layer), layer.input_dims, strict=True)
         return OpBuilder(layer.name, layer.name), [Value(name, (self.options.batch, *shape)) for name, shape in dims]  # type: ignore[arg-type]
 
@@ -155,7 +157,7 @@ class OnnxWriter(OnnxGraph):
 
 
 def length_delimited(number: int, size: int) -> bytes:
-    """Tag and length of a field of bytes in protobuf (protobuf.dev/programming-guides/encoding); ``size`` bytes follow it.
+    """Tag and length of a length-delimited protobuf field (protobuf.dev/programming-guides/encoding); ``size`` bytes follow.
 
     Written by hand, so that large arrays need not pass through protobuf.
     """
@@ -163,8 +165,8 @@ def length_delimited(number: int, size: int) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    made = bytearray()
+    data = bytearray()
     while value > 127:
-        made.append(value & 127 | 128)
+        data.append(value & 127 | 128)
         value >>= 7
-    return bytes([*made, value])
+    return bytes([*data, value])

@@ -1,4 +1,4 @@
-"""The part of caffe's protobuf schema that converted networks use, made at run time: no protoc, no generated files.
+"""The part of caffe's protobuf schema that converted networks use, built at run time without protoc.
 
 Field numbers are those of BVLC/caffe, src/caffe/proto/caffe.proto. Two liberties, both invisible in the files: a blob's
 ``data`` is declared as bytes, since packed floats are little-endian float32 bytes on the wire and need no conversion
@@ -88,7 +88,7 @@ def parameter_name(plugin: type[Plugin]) -> str:
 
 @functools.cache
 def messages(plugins: tuple[type[Plugin], ...]) -> dict[str, Any]:
-    """Message classes by name: caffe's, with parameter messages for the given plugins, whose order gives the field numbers."""
+    """Message classes by name: caffe's, and parameter messages of the given plugins, numbered in order."""
     descriptor_pb2 = require("google.protobuf.descriptor_pb2", extra="caffe", package="protobuf")
     descriptor_pool = require("google.protobuf.descriptor_pool", extra="caffe", package="protobuf")
     message_factory = require("google.protobuf.message_factory", extra="caffe", package="protobuf")

@@ -1,4 +1,4 @@
-"""The weights in a .caffemodel: the file is mapped, and its arrays are views of it.
+"""Read the weights of a .caffemodel; the file is memory-mapped, and arrays are views of it.
 
 Only the fields that hold weights are read, by their numbers in BVLC/caffe, src/caffe/proto/caffe.proto: NetParameter.layer
 100; LayerParameter.name 1, blobs 7; BlobProto.shape 7, data 5, double_data 8, and num, channels, height, width 1 to 4 in
@@ -30,7 +30,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 class _Field(NamedTuple):
-    """A field of a message: its number, the form it is written in, and where; ``value`` of a varint."""
+    """A field of a message: number, wire type and position; ``value`` of a varint."""
 
     number: int
     form: int
@@ -61,14 +61,14 @@ def read_caffemodel(path: str | Path) -> Mapping[str, tuple[FloatArray, ...]]:
 
 
 class _Reader:
-    """Walks over the messages of one file; nothing is copied."""
+    """Parses the messages of one file without copies."""
 
     def __init__(self, path: Path, data: mmap.mmap | bytes) -> None:
         self.path, self.data = path, data
 
     def layers(self) -> dict[str, tuple[FloatArray, ...]]:
-        """The whole file."""
-        found: dict[str, tuple[FloatArray, ...]] = {}
+        """The arrays of all layers, by layer name."""
+        blobs_by_layer: dict[str, tuple[FloatArray, ...]] = {}
         for count, field in enumerate(self.fields(0, len(self.data))):
             if count > MAX_LAYERS:
                 self.fail(f"more than {MAX_LAYERS:,} layers", field.begin)
@@ -81,11 +81,11 @@ class _Reader:
             if (field.number, field.form) != (100, _BYTES):
                 continue
             name, blobs = self.layer(field)
-            if blobs and name in found:
+            if blobs and name in blobs_by_layer:
                 self.fail(f"two layers of the name {name!r} have weights", field.begin)
             if blobs:
-                found[name] = blobs
-        return found
+                blobs_by_layer[name] = blobs
+        return blobs_by_layer
 
     def layer(self, message: _Field) -> tuple[str, tuple[FloatArray, ...]]:
         """Name and blobs of a layer."""
@@ -103,7 +103,7 @@ class _Reader:
         return name, tuple(self.blob(field, name) for field in blobs)
 
     def blob(self, message: _Field, layer: str) -> FloatArray:
-        """One array, with its shape."""
+        """Read one array with its shape."""
         shape: list[int] | None = None
         legacy = [1, 1, 1, 1]
         parts: list[np.ndarray] = []
@@ -129,7 +129,7 @@ class _Reader:
         return values
 
     def shape(self, message: _Field) -> list[int]:
-        """The dims, one by one or packed."""
+        """Read the dims, unpacked or packed."""
         dims: list[int] = []
         for field in self.fields(message.begin, message.end):
             if (field.number, field.form) == (1, _VARINT):
@@ -166,7 +166,7 @@ class _Reader:
             else:
                 self.fail(f"a field of the unknown form {form}", start)
             if place > end:
-                self.fail(f"a field goes on {place - end:,} bytes after its message", start)
+                self.fail(f"a field extends {place - end:,} bytes beyond its message", start)
             yield _Field(tag >> 3, form, begin, place, value)
 
     def varint(self, place: int, end: int) -> tuple[int, int]:

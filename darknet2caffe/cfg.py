@@ -1,4 +1,4 @@
-"""A darknet .cfg as sections of options, each with its line number; numbers are read strictly, and only here."""
+"""Parse a darknet .cfg into sections of options with line numbers; numbers are parsed strictly, and only here."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ class Section:
         Raises:
             CfgError: the key is there several times with different values: darknet takes the first without a word.
         """
-        found = [option for option in self.options if option.key == key]
-        for other in found[1:]:
-            if other.value != found[0].value:
+        matches = [option for option in self.options if option.key == key]
+        for other in matches[1:]:
+            if other.value != matches[0].value:
                 self.fail(
-                    f"{key}={other.value} repeats a key with another value ({key}={found[0].value} on line"
-                    f" {found[0].line}; darknet uses that first one)",
+                    f"{key}={other.value} repeats a key with another value ({key}={matches[0].value} on line"
+                    f" {matches[0].line}; darknet uses that first one)",
                     other.line,
                     "remove one of the two lines",
                 )
-        return found[0] if found else None
+        return matches[0] if matches else None
 
     @property
     def first_options(self) -> tuple[Option, ...]:
@@ -106,7 +106,7 @@ class Section:
         option = self.option(key)
         if option is None:
             return None
-        numbers, comment = _uncommented(option.value), option.value[len(_uncommented(option.value)) :]
+        numbers, comment = _strip_comment(option.value), option.value[len(_strip_comment(option.value)) :]
         if numbers.endswith(",") or "," in comment:
             self.fail(
                 f"{key}={option.value}: darknet counts the commas, and takes what stands behind the last number for 0",
@@ -125,7 +125,7 @@ class Section:
         option = self.option(key)
         if option is None:
             return None
-        return tuple(self._number(option, item) for item in _uncommented(option.value).rstrip(",").split(","))
+        return tuple(self._number(option, item) for item in _strip_comment(option.value).rstrip(",").split(","))
 
     def line_of(self, key: str) -> int:
         """Line of a key, or of the section when the key is absent."""
@@ -138,13 +138,13 @@ class Section:
         raise CfgError(f"{self.path}:{line}: [{self.type}]: {_short(problem)}.{ending}", path=self.path, line=line)
 
     def with_values(self, **values: int) -> Section:
-        """The same section with other numbers for some keys; absent keys are added."""
-        kept = [option for option in self.options if option.key not in values]
+        """The section with new numbers for some keys; missing keys are added."""
+        others = [option for option in self.options if option.key not in values]
         changed = [Option(key, str(value), self.line_of(key)) for key, value in values.items()]
-        return replace(self, options=tuple(changed + kept))
+        return replace(self, options=tuple(changed + others))
 
     def _integer(self, option: Option, text: str, minimum: int, maximum: int) -> int:
-        text = _uncommented(text)
+        text = _strip_comment(text)
         if not _INT.fullmatch(text):
             self.fail(f"{option.key}={option.value}: expected a whole number, found {text[:40]!r}", option.line)
         value = int(text)
@@ -153,7 +153,8 @@ class Section:
         return value
 
     def _number(self, option: Option, text: str) -> float:
-        text = _uncommented(text)
+        """Parse an option's number strictly."""
+        text = _strip_comment(text)
         value = float(text) if _FLOAT.fullmatch(text) else math.nan
         if not abs(value) <= MAX_FLOAT:
             self.fail(f"{option.key}={option.value}: expected a float32 number, found {text[:40]!r}", option.line)
@@ -179,11 +180,11 @@ class Cfg:
 
     @property
     def layers(self) -> tuple[Section, ...]:
-        """The layers' sections; their places here are darknet's layer indices."""
+        """The layers' sections; their indices are darknet's layer indices."""
         return self.sections[1:]
 
     def with_net(self, **values: int) -> Cfg:
-        """The same cfg with other numbers in ``[net]``, such as ``width=608``."""
+        """The cfg with new numbers in ``[net]``, such as ``width=608``."""
         return replace(self, sections=(self.net.with_values(**values), *self.layers))
 
     def to_text(self) -> str:
@@ -251,10 +252,10 @@ def parse_cfg(text: str, path: str = "<cfg>") -> Cfg:
 def _warn_of_repeats(sections: Iterable[Section]) -> None:
     for section in sections:
         first: dict[str, int] = {}
-        told: set[str] = set()
+        warned: set[str] = set()
         for option in section.options:
-            if first.setdefault(option.key, option.line) != option.line and option.key not in told:
-                told.add(option.key)
+            if first.setdefault(option.key, option.line) != option.line and option.key not in warned:
+                warned.add(option.key)
                 log.warning(
                     "%s:%d: [%s]: %s is given again (first on line %d); the first one counts",
                     *(section.path, option.line, section.type, option.key, first[option.key]),
@@ -266,7 +267,7 @@ def _short(problem: str) -> str:
     return problem if len(problem) <= MAX_TEXT else f"{problem[: MAX_TEXT // 2]} ... {problem[-MAX_TEXT // 2 :]}"
 
 
-def _uncommented(value: str) -> str:
+def _strip_comment(value: str) -> str:
     return re.split("[#;]", value, maxsplit=1)[0]
 
 

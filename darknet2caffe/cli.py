@@ -1,4 +1,4 @@
-"""The command ``darknet2caffe``: arguments only; every verb is one public call."""
+"""The command ``darknet2caffe``; each subcommand is one public call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pytrtplugins.errors import MissingExtraError, UsageError
 from pytrtplugins.utils.atomic import check_target
-from pytrtplugins.utils.numbers import Whole
+from pytrtplugins.utils.numbers import IntRange
 from pytrtplugins.utils.optional import require
 from pytrtplugins.utils.terminal import COMMAND, exit_on_error
 
@@ -31,7 +31,7 @@ except MissingExtraError as error:
 
 __all__ = ["app", "main", "print_network"]
 
-_SIDES, _IMAGES = Whole(1, 16_384), Whole(1, 65_536)
+_SIDES, _IMAGES = IntRange(1, 16_384), IntRange(1, 65_536)
 
 _HELP = """Convert darknet networks (.cfg and .weights) to ONNX and caffe.
 
@@ -135,7 +135,7 @@ def convert(
         raise UsageError("--batch dynamic: caffe files need a number")
     size = None if input_size is None else _parse_size(input_size)
     network = read_network(cfg, weights, dialect=dialect)
-    _say_dialect(network)
+    _print_dialect(network)
     options: dict[str, Any] = {
         "fold": fold,
         "activation": activation,
@@ -199,7 +199,7 @@ def inspect(
 
 def print_network(network: Network) -> None:
     """Print a network's layers as darknet does, and what the header of its weights says."""
-    _say_dialect(network)
+    _print_dialect(network)
     console = require("rich.console", extra="cli").Console
     console(width=None if sys.stdout.isatty() else 120, highlight=False).print(table(network))
     if network.weights is not None:
@@ -254,6 +254,6 @@ def _dims(images: BatchSize, dims: Shape) -> str:
     return " x ".join(map(str, ("N" if images == "dynamic" else images, *dims)))
 
 
-def _say_dialect(network: Network) -> None:
-    """What ``--dialect auto`` chose, and why."""
+def _print_dialect(network: Network) -> None:
+    """Print the dialect that ``--dialect auto`` chose, and why."""
     print(f"dialect: {network.dialect} ({network.dialect_reason})")

@@ -1,4 +1,4 @@
-"""The dialect of a cfg: pjreddie's darknet, or AlexeyAB's fork, which gives some keys and layers another meaning."""
+"""The dialect of a cfg: pjreddie's darknet, or AlexeyAB's fork, in which some keys and layers mean something else."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ ALEXEYAB_NET_KEYS = frozenset(
 """Keys of ``[net]`` that only the fork reads; all belong to training and drawing, except letter_box."""
 
 
-def choose_dialect(cfg: Cfg, wanted: str) -> tuple[Dialect, str]:
+def choose_dialect(cfg: Cfg, choice: str) -> tuple[Dialect, str]:
     """The dialect to read a cfg in, and why.
 
     ``auto`` takes the fork's at the first section, key or activation that only the fork has, and pjreddie's otherwise.
 
     Raises:
-        UsageError: ``wanted`` is none of the choices.
+        UsageError: ``choice`` is none of the choices.
     """
-    if wanted not in DIALECTS:
-        raise UsageError(f"dialect={wanted!r}: expected one of {', '.join(DIALECTS)}")
-    if wanted != "auto":
-        return ("alexeyab" if wanted == "alexeyab" else "pjreddie"), "as asked for"
+    if choice not in DIALECTS:
+        raise UsageError(f"dialect={choice!r}: expected one of {', '.join(DIALECTS)}")
+    if choice != "auto":
+        return ("alexeyab" if choice == "alexeyab" else "pjreddie"), "as asked for"
     for option in cfg.net.options:
         if option.key in ALEXEYAB_NET_KEYS:
             return "alexeyab", f"line {option.line}: only AlexeyAB's darknet reads {option.key}= in [net]"

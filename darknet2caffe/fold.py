@@ -1,4 +1,4 @@
-"""Batch normalization in darknet's two forms, folded into a convolution or written so that other programs compute the same values."""
+"""Batch normalization in darknet's two forms: fold it into a convolution, or write it so that other programs agree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BLOCK = 1 << 20
 
 
 def check_bn_eps(bn_eps: str | None, dialect: str = "pjreddie") -> BnEps:
-    """One of the two forms; None is that of the dialect's CPU code.
+    """Check a form of batch normalization's epsilon; None is that of the dialect's CPU code.
 
     Raises:
         UsageError: it is another text.
@@ -51,7 +51,7 @@ def folded_weights(parameters: Parameters, bn_eps: str, *, axis: int = 0) -> Flo
     rows = max(1, _BLOCK * len(weights) // max(1, weights.size))
     for start in range(0, len(weights), rows):
         block = slice(start, start + rows)
-        folded[block] = _float32(weights[block] * factor[block], "weights")
+        folded[block] = _round_to_float32(weights[block] * factor[block], "weights")
     return folded
 
 
@@ -60,7 +60,7 @@ def folded_bias(parameters: Parameters, bn_eps: str) -> FloatArray:
     if "scales" not in parameters:
         return parameters["biases"]
     shifted = parameters["biases"] - parameters["rolling_mean"].astype(np.float64) * _factor(parameters, bn_eps)
-    return _float32(shifted, "biases")
+    return _round_to_float32(shifted, "biases")
 
 
 def batch_norm_form(parameters: Parameters, bn_eps: str) -> tuple[FloatArray, float]:
@@ -68,11 +68,11 @@ def batch_norm_form(parameters: Parameters, bn_eps: str) -> tuple[FloatArray, fl
     if bn_eps == "darknet-gpu":
         return parameters["rolling_variance"], 1e-5
     epsilon = 1e-12  # the square of 1e-6, so that a variance of 0 stays 0
-    return _float32(np.maximum(_deviation(parameters, bn_eps) ** 2 - epsilon, 0), "variances"), epsilon
+    return _round_to_float32(np.maximum(_deviation(parameters, bn_eps) ** 2 - epsilon, 0), "variances"), epsilon
 
 
-def _float32(values: npt.NDArray[np.float64], what: str) -> FloatArray:
-    """The values, rounded once."""
+def _round_to_float32(values: npt.NDArray[np.float64], what: str) -> FloatArray:
+    """Round values to float32 once; values beyond its range are refused."""
     with np.errstate(over="ignore"):
         rounded: FloatArray = values.astype(np.float32)
     if not np.isfinite(rounded).all():

@@ -1,4 +1,4 @@
-"""caffe's .prototxt and .caffemodel → ONNX: the files of `to_caffe` become the model of `to_onnx`."""
+"""Convert caffe's .prototxt and .caffemodel to ONNX: files of `to_caffe` become the model of `to_onnx`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def from_caffe(
     plugin_factory: PluginFactory | None = None,
     outputs: Sequence[str] | None = None,
 ) -> onnx.ModelProto:
-    """Convert a caffe network to ONNX, with a plugin for each layer that caffe does not know.
+    """Convert a caffe network to ONNX; layers that caffe does not have become plugins.
 
     Of a network that `to_caffe` wrote it makes what `to_onnx` makes: the same operators, names, attributes and weights,
     wherever caffe has one layer for darknet's; elsewhere the same numbers. Of other networks it takes what runs at
@@ -71,7 +71,7 @@ def from_caffe(
 
 
 class _Importer:
-    """Converts layer after layer, and knows which tensor holds which blob."""
+    """Converts the layers in order, and tracks the tensor of each blob."""
 
     def __init__(
         self, net: Message, inputs: list[Value], layers: list[CaffeLayer], factory: PluginFactory | None
@@ -130,17 +130,17 @@ class _Importer:
     def _values(self, layer: CaffeLayer) -> list[Value]:
         if self.factory is not None and self.factory.is_plugin(layer.type):
             return self._plugin(layer, self.factory)
-        found = CONVERTERS.get(layer.type)
-        if found is not None:
+        converter = CONVERTERS.get(layer.type)
+        if converter is not None:
             for what, expected, names in (
-                ("reads", found.bottoms, layer.bottom_names),
-                ("writes", found.tops, layer.tops),
+                ("reads", converter.bottoms, layer.bottom_names),
+                ("writes", converter.tops, layer.tops),
             ):
                 if not names if expected is None else len(names) != expected:
                     layer.fail(
                         f"it {what} {len(names)} blobs, expected {'one or more' if expected is None else expected}"
                     )
-            values = found.convert(layer, self.graph)
+            values = converter.convert(layer, self.graph)
             if layer.blobs and not layer.weighted:
                 layer.fail("the .caffemodel has weights for it, which layers of this type do not have")
             return values
@@ -174,7 +174,7 @@ class _Importer:
         return [layer.result([int(dim) for dim in shape], number) for number, shape in enumerate(dims)]
 
     def _facts(self, outputs: Sequence[str]) -> dict[str, Any] | None:
-        """What a detector needs to know, as `to_onnx` writes it."""
+        """Metadata for detectors, as `to_onnx` writes it."""
         heads = [
             {"output": self.known[name].name, "type": plugin.plugin_key().name.lower(), **plugin.fields()}
             for name, plugin in self.heads
@@ -249,7 +249,7 @@ def _input(layer: CaffeLayer, top: int, shape: list[int]) -> Value:
 
 
 def _runs(layer: Message) -> bool:
-    """Whether the layer is there at inference; only ``phase`` is known of the rules that say so."""
+    """Whether the layer is part of inference; of the rules only ``phase`` is supported."""
     include, exclude = layer.messages("include"), layer.messages("exclude")
     for rule in (*include, *exclude):
         rule.choice("phase", ("TRAIN", "TEST"), "TEST")

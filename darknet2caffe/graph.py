@@ -1,4 +1,4 @@
-"""A network as an image: one box per layer from top to bottom, and curves at the side for connections that skip layers."""
+"""Draw a network: one box per layer from top to bottom, and curves for connections that skip layers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _LEGEND = {
 
 @dataclass(frozen=True)
 class Curve:
-    """What skips layers: from one layer to every later one of a kind that reads it, along one lane.
+    """A skip connection: from one layer to every later one of a kind that reads it, along one lane.
 
     Attributes:
         kind: Kind of the layers that read it.
@@ -123,7 +123,7 @@ def open_svg(network: Network) -> tuple[Path, bool]:
 
 
 def lay_out(network: Network) -> list[Curve]:
-    """The curves, each in the lane nearest to the boxes that is free beside it; short ones choose first."""
+    """Assign curves to lanes: each to the free lane nearest to the boxes, short ones first."""
     targets: dict[tuple[int, str], list[int]] = {}
     for layer in network.layers:
         for source in dict.fromkeys(layer.inputs):
@@ -133,7 +133,7 @@ def lay_out(network: Network) -> list[Curve]:
     curves = []
     for (source, kind), reached in sorted(targets.items(), key=lambda item: (item[1][-1] - item[0][0], item[0])):
         end = reached[-1]
-        free = (number for number, taken in enumerate(lanes) if all(end <= a or b <= source for a, b in taken))
+        free = (number for number, intervals in enumerate(lanes) if all(end <= a or b <= source for a, b in intervals))
         lane = next(free, len(lanes))
         lanes.extend([] for _ in range(lane + 1 - len(lanes)))
         lanes[lane].append((source, end))
@@ -142,7 +142,7 @@ def lay_out(network: Network) -> list[Curve]:
 
 
 def kind_of(layer: Layer) -> str:
-    """What colour a layer has: a key of the legend."""
+    """The kind of a layer, which is a key of the legend and selects its colour."""
     if layer.is_head:
         return "head"
     return next((kind for kind, types in _KINDS.items() if layer.type in types), "other")
@@ -167,7 +167,7 @@ def _style() -> str:
 
 
 def _heading(svg: Any, network: Network) -> Iterator[Any]:
-    """Name, totals, and what the colours mean."""
+    """Draw name, totals and legend."""
     layers = network.layers
     yield svg.Text(_plain(network.name), None, 16, 30, class_="title")
     count, bflops = sum(map(count_parameters, layers)), sum(layer.bflops for layer in layers)
@@ -185,7 +185,7 @@ def _heading(svg: Any, network: Network) -> Iterator[Any]:
 
 
 def _sizes(svg: Any, network: Network) -> Iterator[Any]:
-    """At the left: a bar beside each run of maps of one size, with the size at its top."""
+    """Draw a bar on the left of each run of maps of one size, with the size at its top."""
     sizes = [network.dims[:0:-1], *(layer.dims[:0:-1] if layer.is_map else None for layer in network.layers)]
     start = 0
     for end in range(1, len(sizes) + 1):
@@ -230,7 +230,7 @@ def _layer(svg: Any, network: Network, layer: Layer, arrow: Any) -> Any:
 
 
 def _skips(svg: Any, curve: Curve, arrow: Any) -> Iterator[Any]:
-    """One curve for each layer that reads the source; they share the lane."""
+    """One curve for each layer that reads the source; they share a lane."""
     right, lane = _LEFT + _WIDTH, _LEFT + _WIDTH + 22 + curve.lane * _LANE
     for target in curve.targets:
         top, bottom = _y(curve.source) + 17, _y(target) + 7
@@ -241,6 +241,7 @@ def _skips(svg: Any, curve: Curve, arrow: Any) -> Iterator[Any]:
 
 
 def _arrow(svg: Any, kind: str) -> Any:
+    """An arrow head of this kind, as an SVG marker."""
     marker = svg.Marker(-8, -4, 1, 4, id=f"tip-{kind}", markerUnits="userSpaceOnUse", markerWidth=9, markerHeight=8)
     marker.append(svg.Lines(-7, -3.5, 0, 0, -7, 3.5, close=True, class_=f"tip {kind}"))
     return marker
@@ -256,13 +257,14 @@ def _edge_title(source: int, target: int) -> str:
 
 
 def _facts(layer: Layer) -> str:
-    """What the layer does, as the table has it, and its activation."""
+    """The layer's operation, as in the table, and its activation."""
     activation = getattr(layer, "activation", "linear")
     facts = [describe(layer), "" if activation in ("linear", layer.type) else activation]
     return ", ".join(dict.fromkeys(filter(None, facts)))
 
 
 def _details(layer: Layer) -> Iterator[str]:
+    """Yield lines of text for a layer's box."""
     yield f"{layer.name}, line {layer.line} of the cfg"
     if facts := _facts(layer):
         yield facts

@@ -1,4 +1,4 @@
-"""A network as a table like darknet's own."""
+"""Print a network as a table like darknet's own."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def table(network: Network) -> Table:
 
 
 def weights_line(network: Network) -> str:
-    """One line about the weights: version, images seen, numbers, bytes."""
+    """One line on the weights: version, images seen, parameters, bytes."""
     if network.weights is None:
         return ""
     header = network.weights.header
@@ -104,7 +104,7 @@ def weights_line(network: Network) -> str:
 
 
 def describe(layer: Layer) -> str:
-    """What the table's column ``size`` says of a layer."""
+    """The column ``size`` of a layer in the table."""
     match layer:
         case layers.Convolutional(groups=groups) if groups > 1:
             return f"{layer.size} x {layer.size} / {layer.stride}, {groups} groups"

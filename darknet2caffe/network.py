@@ -1,4 +1,4 @@
-"""A darknet network: layers with dims and absolute indices, and its weights if they were given."""
+"""A darknet network: layers with dims and absolute indices, and its weights if they are given."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Network:
         return INPUT_NAME if index == IMAGE else self.layers[index].name
 
     def with_input_size(self, width: int, height: int) -> Network:
-        """The same network for images of another size.
+        """The network for images of another size.
 
         Raises:
             CfgError: a layer does not accept the size.
@@ -123,11 +123,11 @@ class Network:
         return replace(changed, weights=self.weights)
 
     def with_random_weights(self, seed: int = 0) -> Network:
-        """The same network with random weights that keep activations in range."""
+        """The network with random weights that keep activations in range."""
         return replace(self, weights=random_parameters(self.layers, seed))
 
     def with_weights(self, layers: Sequence[Mapping[str, npt.ArrayLike]], header: Header | None = None) -> Network:
-        """The same network with given arrays, such as those of a training.
+        """The network with given arrays, such as those of a training.
 
         There is one mapping per layer: the names of ``layer.parameters`` to arrays; empty where there are none.
 
@@ -142,7 +142,7 @@ class Network:
         return replace(self, weights=Weights(header, parts))
 
     def head_metadata(self) -> list[dict[str, Any]]:
-        """What a detector needs to know of each output: name, type and the layer's fields."""
+        """Metadata of each output for detectors: name, type and the layer's fields."""
         heads = []
         for layer in self.outputs:
             fields = layer.plugin.fields() if isinstance(layer, PluginLayer) else {}
@@ -186,7 +186,7 @@ def read_network(
 
 
 def write_darknet(network: Network, cfg: str | Path, weights: str | Path | None = None) -> None:
-    """Write a network as darknet files: the .cfg, and the .weights where a path for them is given.
+    """Write a network as darknet files: the .cfg, and the .weights if a path for them is given.
 
     Reading them again gives the identical network; darknet gives the identical output. Comments of the cfg are lost.
 
@@ -201,9 +201,9 @@ def write_darknet(network: Network, cfg: str | Path, weights: str | Path | None 
 
 
 def _build(cfg: Cfg, dialect: Dialect, reason: str) -> Network:
-    known = _NET_KEYS | (ALEXEYAB_NET_KEYS if dialect == "alexeyab" else frozenset())
+    known_keys = _NET_KEYS | (ALEXEYAB_NET_KEYS if dialect == "alexeyab" else frozenset())
     for option in cfg.net.first_options:
-        if option.key not in known:
+        if option.key not in known_keys:
             log.warning("%s:%d: [net]: unknown key %s=%s is ignored", cfg.path, option.line, option.key, option.value)
     dims, is_map = _input_dims(cfg)
     if not cfg.layers:
@@ -233,11 +233,11 @@ def _input_dims(cfg: Cfg) -> tuple[Shape, bool]:
     return (c, h, w), True
 
 
-def _checked(layer: Layer, given: Mapping[str, npt.ArrayLike]) -> Parameters:
+def _checked(layer: Layer, values: Mapping[str, npt.ArrayLike]) -> Parameters:
     expected = dict(layer.parameters)
-    if given.keys() != expected.keys():
-        raise UsageError(f"layer {layer.index} ({layer.type}): expected {list(expected)}, found {list(given)}")
-    arrays: dict[str, FloatArray] = {name: np.array(given[name], dtype="<f4") for name in expected}
+    if values.keys() != expected.keys():
+        raise UsageError(f"layer {layer.index} ({layer.type}): expected {list(expected)}, found {list(values)}")
+    arrays: dict[str, FloatArray] = {name: np.array(values[name], dtype="<f4") for name in expected}
     for name, shape in expected.items():
         if arrays[name].shape != shape:
             raise UsageError(

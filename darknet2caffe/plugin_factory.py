@@ -1,4 +1,4 @@
-"""Makes the plugins that a caffe network's layers name: the shape of TensorRT's nvcaffeparser1::IPluginFactory."""
+"""Create the plugins of a caffe network's layers, like TensorRT's nvcaffeparser1::IPluginFactory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PluginFactory", "RegistryFactory"]
 
 @runtime_checkable
 class PluginFactory(Protocol):
-    """What `from_caffe` asks for layers of types that caffe does not know.
+    """Interface that `from_caffe` uses for layer types that caffe does not have.
 
     Example:
         >>> class Shuffles:
@@ -43,7 +43,7 @@ class PluginFactory(Protocol):
 
 
 class RegistryFactory:
-    """Finds plugins by their names among those registered; the default, and asked after any other factory.
+    """Creates registered plugins by name; the default, also tried after any other factory.
 
     `pytrtplugins.native.layers` are the same layers once more: they are taken only where no other has the name.
     """

@@ -1,4 +1,4 @@
-"""Protobuf's text format without a schema: what a .prototxt says, with the line of each field.
+"""Parse protobuf's text format without a schema, with the line number of each field.
 
 A caffe network may have layers of types that no schema knows, so the fields are read as they are written, and who reads one
 says what it must be. Fields that nobody asked for are errors (`Message.finish`).
@@ -38,13 +38,13 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 
 
 class _Word(str):
-    """A value without quotes that is not a number: true, MAX, TRAIN."""
+    """An unquoted value that is not a number: true, MAX, TRAIN."""
 
     __slots__ = ()
 
 
 class Field(NamedTuple):
-    """One field as it is written."""
+    """One parsed field."""
 
     name: str
     value: Any
@@ -52,13 +52,15 @@ class Field(NamedTuple):
 
 
 class _Token(NamedTuple):
+    """One token, with its line number."""
+
     kind: str
     text: str
     line: int
 
 
 class Message:
-    """The fields between two braces, or of the whole file.
+    """The fields of a message, or of the whole file.
 
     Attributes:
         fields: In the file's order; a repeated field is there several times.
@@ -70,7 +72,7 @@ class Message:
         self._asked: set[str] = set()
 
     def fail(self, problem: str, *, line: int | None = None, action: str = "", **facts: object) -> NoReturn:
-        """Raise a `ModelError` for something in the message; ``.path`` and ``.line`` say where."""
+        """Raise a `ModelError` for the message; ``.path`` and ``.line`` give the place."""
         line = self.line if line is None else line
         ending = f"\nDo: {action}." if action else ""
         raise ModelError(f"{self.path}:{line}: {problem}.{ending}", path=self.path, line=line, **facts)
@@ -145,7 +147,7 @@ class Message:
         return next(iter(self.messages(name)), Message(self.path, self.line))
 
     def mapping(self) -> dict[str, Any]:
-        """All fields as Python values: a field written once is its value, one written several times a list."""
+        """All fields as Python values: a repeated field is a list."""
         lists: dict[str, list[Any]] = {}
         for field in self.fields:
             value = field.value
@@ -158,7 +160,7 @@ class Message:
         return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}
 
     def finish(self, ignored: frozenset[str] = frozenset()) -> None:
-        """Require that every field was asked for, but for those that change nothing.
+        """Require that every field was read, except those without effect.
 
         Raises:
             ModelError: a field was not.
@@ -188,8 +190,8 @@ class Message:
         return float(field.value)
 
     def _expected(self, field: Field, what: str) -> NoReturn:
-        found = "fields in braces" if isinstance(field.value, Message) else repr(field.value)[:60]
-        self.fail(f"{field.name}: expected {what}, found {found}", line=field.line)
+        actual = "fields in braces" if isinstance(field.value, Message) else repr(field.value)[:60]
+        self.fail(f"{field.name}: expected {what}, found {actual}", line=field.line)
 
 
 def read_prototxt(path: str | Path) -> Message:
@@ -237,10 +239,10 @@ def _tokens(text: str, root: Message) -> Iterator[_Token]:
         match = _TOKEN.match(text, place)
         if match is None:
             root.fail(f"{text[place : place + 20]!r} is not part of protobuf's text format", line=line)
-        kind, found = str(match.lastgroup), match.group()
+        kind, text_of_token = str(match.lastgroup), match.group()
         if kind != "blank":
-            yield _Token(kind, found, line)
-        line += found.count("\n")
+            yield _Token(kind, text_of_token, line)
+        line += text_of_token.count("\n")
         place = match.end()
     yield _Token("end", "", line)
 
@@ -251,8 +253,8 @@ def _read_fields(message: Message, tokens: Iterator[_Token], closing: str, depth
         if token.text == closing and token.kind in ("mark", "end"):
             return
         if token.kind != "word" or token.text.startswith("-"):
-            found = "the end of the file" if token.kind == "end" else repr(token.text[:40])
-            message.fail(f"expected a field's name, found {found}", line=token.line)
+            actual = "the end of the file" if token.kind == "end" else repr(token.text[:40])
+            message.fail(f"expected a field's name, found {actual}", line=token.line)
         value = next(tokens)
         if value.text == ":" and value.kind == "mark":
             value = next(tokens)
@@ -274,9 +276,9 @@ def _read_list(message: Message, name: _Token, tokens: Iterator[_Token], depth: 
 def _read_value(message: Message, name: _Token, token: _Token, tokens: Iterator[_Token], depth: int) -> None:
     value: Any = None
     if token.kind == "text":
-        value = _unescaped(message, token)
+        value = _unescape(message, token)
     elif token.kind == "number":
-        value = _parsed(message, token)
+        value = _parse_number(message, token)
     elif token.kind == "word":
         value = _Word(token.text)
         if token.text.lower().lstrip("-") in ("inf", "infinity", "nan"):
@@ -291,7 +293,7 @@ def _read_value(message: Message, name: _Token, token: _Token, tokens: Iterator[
     message.fields.append(Field(name.text, value, name.line))
 
 
-def _parsed(message: Message, token: _Token) -> int | float:
+def _parse_number(message: Message, token: _Token) -> int | float:
     if len(token.text) > MAX_DIGITS:
         message.fail(f"a number of {len(token.text):,} characters", line=token.line)
     if re.fullmatch("-?0[0-7]+", token.text):
@@ -304,7 +306,7 @@ def _parsed(message: Message, token: _Token) -> int | float:
     return value if math.isfinite(value) else math.copysign(math.inf, value)
 
 
-def _unescaped(message: Message, token: _Token) -> str:
+def _unescape(message: Message, token: _Token) -> str:
     inner = token.text[1:-1]
     if "\\" not in inner:
         return inner

@@ -1,4 +1,4 @@
-"""Network → caffe's .prototxt and .caffemodel."""
+"""Convert a network to caffe's .prototxt and .caffemodel."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def to_caffe(
         raise UsageError(f"batch={batch!r}: caffe's batch is a number of at least 1")
     if input_size is not None:
         network = network.with_input_size(*input_size)
-    _name_what_is_left_out(network)
+    _warn_of_lost_options(network)
     writer = CaffeWriter(network, Options(fold, activation, bn_eps, batch))
     writer.write(write_layer)
     text, binary = Path(f"{prefix}.prototxt"), Path(f"{prefix}.caffemodel")
@@ -67,8 +67,8 @@ def to_caffe(
     return text, binary
 
 
-def _name_what_is_left_out(network: Network) -> None:
-    """Warn of options that change boxes and have no place in caffe's files."""
+def _warn_of_lost_options(network: Network) -> None:
+    """Warn of options that affect boxes and cannot be stored in caffe's files."""
     heads = [layer for layer in network.outputs if isinstance(layer, YoloLayer) and layer.distance_power is not None]
     if heads:
         log.warning(

@@ -1,4 +1,4 @@
-"""Network → ONNX, as a model in memory or straight into a file."""
+"""Convert a network to ONNX, as a model in memory or directly into a file."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _stream(file: IO[bytes], model: onnx.ModelProto, constants: Sequence[Constan
 
 
 def _write_external(file: IO[bytes], model: onnx.ModelProto, constants: Sequence[Constant]) -> None:
-    """Write the constants one after the other, and say in the model where in the file each lies."""
+    """Write the constants sequentially, and record their offsets in the model."""
     for constant in constants:
         file.write(bytes(-file.tell() % _ALIGNMENT))
         tensor = model.graph.initializer.add(name=constant.name, dims=constant.dims, data_type=1, data_location=1)

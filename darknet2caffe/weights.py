@@ -1,4 +1,4 @@
-"""A darknet .weights file: a header of 16 or 20 bytes, then float32 numbers without names; each byte is accounted for."""
+"""Read a darknet .weights file: a header of 16 or 20 bytes, then unnamed float32 numbers, all accounted for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VERSION = struct.Struct("<3i")
 
 @dataclass(frozen=True)
 class Header:
-    """The first bytes of the file (src/parser.c, load_weights_upto).
+    """The header of the file (src/parser.c, load_weights_upto).
 
     Attributes:
         major, minor, revision: Version of the format; above 1000 in the first two marks transposed connected layers.
@@ -143,7 +143,7 @@ def stored_parameters(layer: Layer, header: Header) -> list[tuple[str, tuple[int
 
 
 def from_stored(layer: Layer, header: Header, arrays: Parameters) -> Parameters:
-    """A layer's arrays with the shapes of ``layer.parameters``, from those of the file."""
+    """Convert a layer's arrays from the file's shapes to those of ``layer.parameters``."""
     if "weights" not in arrays or not layer.is_stored_transposed(header.transposed):
         return arrays
     shape = dict(layer.parameters)["weights"]
@@ -151,7 +151,7 @@ def from_stored(layer: Layer, header: Header, arrays: Parameters) -> Parameters:
 
 
 def to_stored(layer: Layer, header: Header, arrays: Parameters) -> Parameters:
-    """A layer's arrays as the file has them, from the shapes of ``layer.parameters``."""
+    """Convert a layer's arrays from the shapes of ``layer.parameters`` to the file's."""
     if "weights" not in arrays or not layer.is_stored_transposed(header.transposed):
         return arrays
     weights = arrays["weights"]
@@ -187,7 +187,7 @@ def random_parameters(layers: Sequence[Layer], seed: int) -> Weights:
 
 
 def count_parameters(layer: Layer) -> int:
-    """How many numbers the file holds for a layer."""
+    """The number of float32 values of a layer in the file."""
     return sum(math.prod(shape) for _, shape in layer.parameters)
 
 
@@ -205,48 +205,48 @@ def _parse_header(path: Path, data: bytes, size: int, dialect: Dialect) -> Heade
     )
 
 
-def _check_size(path: Path, found: int, header: Header, layers: Sequence[Layer], cfg: str) -> None:
+def _check_size(path: Path, actual: int, header: Header, layers: Sequence[Layer], cfg: str) -> None:
     expected = 4 * sum(count_parameters(layer) for layer in layers)
-    if found == expected:
+    if actual == expected:
         return
     start = header.size_bytes
-    total, whole = start + expected, start + found
-    if found > expected:
+    total, actual_total = start + expected, start + actual
+    if actual > expected:
         last = next((layer for layer in reversed(layers) if layer.parameters), None)
         where = f" ({last.index}, {last.type})" if last else ""
-        problem = f"{found - expected:,} bytes left after the last layer with weights{where}"
+        problem = f"{actual - expected:,} bytes left after the last layer with weights{where}"
         offset = total
     else:
-        layer, offset = _layer_at(layers, start, found)
+        layer, offset = _layer_at(layers, start, actual)
         problem = f"the file ends inside layer {layer.index} ({layer.type}, line {layer.line} of {cfg})"
-        if offset == whole:
+        if offset == actual_total:
             problem = f"the file ends exactly before layer {layer.index} ({layer.type}, line {layer.line} of {cfg})"
-    hint = _size_hint((found - expected) / 4, layers, exact=found < expected and offset == whole)
+    hint = _size_hint((actual - expected) / 4, layers, exact=actual < expected and offset == actual_total)
     raise WeightsError(
-        f"{path}: {problem}: expected {total:,} bytes in all, found {whole:,}.\n{hint}"
+        f"{path}: {problem}: expected {total:,} bytes in all, found {actual_total:,}.\n{hint}"
         "Causes: (1) the .cfg has another class count than the weights; (2) the two files belong to different networks"
-        + ("; (3) the download was cut short" if found < expected else "")
+        + ("; (3) the download was cut short" if actual < expected else "")
         + f".\nDo: darknet2caffe inspect {cfg} {path}",
         path=str(path),
-        offset=min(total, whole),
+        offset=min(total, actual_total),
         expected=total,
-        found=whole,
+        found=actual_total,
     )
 
 
-def _layer_at(layers: Sequence[Layer], start: int, found: int) -> tuple[Layer, int]:
+def _layer_at(layers: Sequence[Layer], start: int, actual: int) -> tuple[Layer, int]:
     """The layer in whose numbers the file ends, and the offset at which that layer starts."""
     offset = start
     for layer in layers:
         size = 4 * count_parameters(layer)
-        if offset + size > start + found:
+        if offset + size > start + actual:
             return layer, offset
         offset += size
     raise AssertionError("called only for files that are too short")
 
 
 def _size_hint(numbers: float, layers: Sequence[Layer], *, exact: bool) -> str:
-    """What the difference would mean for the layers before the heads: another class count changes their filters."""
+    """A hint from the size difference: another class count changes the filters of the layers before heads."""
     if exact:
         return "The file may hold only a trunk to start training from.\n"
     heads = [

@@ -24,8 +24,8 @@ from .engines.base.engine import Engine
 from .engines.host.timing import sample_inputs
 from .errors import PytrtpluginsError, UsageError
 from .utils.figures import INK, check_figure, drawing, save
-from .utils.notebook import view
-from .utils.numbers import MAX_SLOTS, check_whole
+from .utils.notebook import object_html
+from .utils.numbers import MAX_SLOTS, check_int
 from .utils.optional import require
 from .utils.progress import progress_bar
 
@@ -124,7 +124,7 @@ class Benchmark:
         notes += [
             f"{row.name}: {row.computed}" for row in self.rows if str(row.computed or row.precision) != row.precision
         ]
-        return view(f"benchmark, {self.date}", columns, rows, [*notes, self.machine.get("processor", "")])
+        return object_html(f"benchmark, {self.date}", columns, rows, [*notes, self.machine.get("processor", "")])
 
     def draw(self, path: str | Path, title: str = "") -> None:
         """Draw a bar for each row's median, from zero, with marks at p90 and p99.
@@ -196,8 +196,8 @@ def bench(
         >>> [(row.name, row.p50_ms) for row in found.rows]  # doctest: +SKIP
         [('cpu', 11.2), ('onnxruntime', 17.5)]
     """
-    check_whole("bench: rounds", rounds, 1, _LARGEST_ROUNDS)
-    check_whole("bench: slots", slots, 1, MAX_SLOTS)
+    check_int("bench: rounds", rounds, 1, _LARGEST_ROUNDS)
+    check_int("bench: slots", slots, 1, MAX_SLOTS)
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     load, cupy = os.getloadavg()[0], _cupy()
     rows: dict[str, Row] = {}

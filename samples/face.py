@@ -27,7 +27,7 @@ from pytrtplugins.mlops.tables import LabelledImages
 from pytrtplugins.mlops.tables.verification import cosines, pairs_of, verify
 from pytrtplugins.models import exit_on_error
 from pytrtplugins.models.faces import FaceEmbedder, FaceIndex
-from pytrtplugins.utils.numbers import Real
+from pytrtplugins.utils.numbers import FloatRange
 from pytrtplugins.vision import PIXELS, load_image
 from pytrtplugins.vision.faces import FaceFinder
 
@@ -101,7 +101,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument(
         "--threshold",
-        type=Real(-1.0, 1.0),
+        type=FloatRange(-1.0, 1.0),
         default=0.38,
         metavar="X",
         help=(

@@ -26,7 +26,7 @@ from pytrtplugins.errors import UsageError
 from pytrtplugins.mlops.tables import LabelledImages
 from pytrtplugins.mlops.tables.tasks import VerificationTask
 from pytrtplugins.models import exit_on_error
-from pytrtplugins.utils.numbers import Several, Whole
+from pytrtplugins.utils.numbers import IntList, IntRange
 from pytrtplugins.vision import PIXELS
 
 
@@ -136,11 +136,11 @@ def parse() -> argparse.Namespace:
     add(
         "--calibration-size",
         dest="samples",
-        type=Several(Whole(1, 1_000_000)),
+        type=IntList(IntRange(1, 1_000_000)),
         default=(50, 200),
         help="faces that calibrate (50,200)",
     )
-    add("--batch", dest="batches", type=Several(Whole(1, 4096)), default=(1, 8), help="faces of a run (1,8)")
+    add("--batch", dest="batches", type=IntList(IntRange(1, 4096)), default=(1, 8), help="faces of a run (1,8)")
     add("-o", "--output", type=Path, default=Path("face_story"), help="folder for what is made (default: %(default)s)")
     return parser.parse_args()
 

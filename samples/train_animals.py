@@ -32,7 +32,7 @@ import train_yolov2
 
 from pytrtplugins.errors import PytrtpluginsError, UsageError
 from pytrtplugins.utils.atomic import write_atomic
-from pytrtplugins.utils.numbers import Real, Whole
+from pytrtplugins.utils.numbers import FloatRange, IntRange
 from pytrtplugins.vision.labels.photo import EXIF
 from training.command import check_places
 from training.curve import read_log
@@ -84,8 +84,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--start", metavar="MODEL", help="train these weights further: a model.pt or a .cfg, of the shipped widths")
     add("--skip-validation", action="store_true", help="leave the validation split to another machine")
     add("--output", "-o", dest="out", type=Path, default=Path("runs/animals"), help="where results go (%(default)s)")
-    add("--seconds", type=Real(1, 1_000_000), default=480.0, help="for everything together (%(default)s)")
-    add("--batch", type=Whole(1, 4096), default=64, help="photos a step (%(default)s)")
+    add("--seconds", type=FloatRange(1, 1_000_000), default=480.0, help="for everything together (%(default)s)")
+    add("--batch", type=IntRange(1, 4096), default=64, help="photos a step (%(default)s)")
     add("more", nargs="*", help="after --: further options of each run of train_yolov2.py")
     options = parser.parse_args(arguments)
     if torch.cuda.is_available():

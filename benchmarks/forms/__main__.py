@@ -17,7 +17,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from pytrtplugins.utils.numbers import Whole
+from pytrtplugins.utils.numbers import IntRange
 
 from ..networks import ROOT
 from ..node_tests import CRASHED, FAILED, HUNG, PASSED, REFUSED, WRONG, Outcome, run_cases
@@ -78,10 +78,10 @@ def _arguments() -> argparse.Namespace:
         default=[*RUNNERS, *INT8],
         help="engines and rewrites (default: all)",
     )
-    add("--seed", type=Whole(0, 2**31), default=0, help="draws other forms (default: %(default)s)")
-    add("--every", type=Whole(1, 10**6), default=1, metavar="N", help="only every N-th form (default: all)")
+    add("--seed", type=IntRange(0, 2**31), default=0, help="draws other forms (default: %(default)s)")
+    add("--every", type=IntRange(1, 10**6), default=1, metavar="N", help="only every N-th form (default: all)")
     add("--damaged", action="store_true", help="run each form's damaged kin: inputs and attributes left out or changed")
-    add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="forms at a time (default: %(default)s)")
+    add("--processes", type=IntRange(1, 1024), default=os.cpu_count(), help="forms at a time (default: %(default)s)")
     kinds = [WRONG, DOCUMENTED, FAILED, CRASHED, HUNG, REFUSED, PASSED, "unnamed", "disputed"]
     add("--show", nargs="*", default=[], choices=kinds, help="print forms that ended so, with the reason")
     add("--write", action="store_true", help="write the tables of the page")

@@ -70,7 +70,7 @@ def _cuda(model: onnx.ModelProto, table: Any, inputs: Mapping[str, Any]) -> tupl
     from pytrtplugins.engines import build
     from pytrtplugins.engines.cuda.engine import CudaEngine
     from pytrtplugins.passes import prepare, quantize
-    from pytrtplugins.passes.prepare import ready_for
+    from pytrtplugins.passes.prepare import in_opset_of_precision
 
     names = [info.name for info in model.graph.output]
     if not CudaEngine.availability().reason:
@@ -84,7 +84,7 @@ def _cuda(model: onnx.ModelProto, table: Any, inputs: Mapping[str, Any]) -> tupl
     from tests.engines.cuda.host import run_on_host
 
     options = CudaEngine.quantize_options("int8")
-    written = prepare(quantize(ready_for(model, "int8"), table, precision="int8", **options))
+    written = prepare(quantize(in_opset_of_precision(model, "int8"), table, precision="int8", **options))
     found = run_on_host(written, dict(inputs), DType.FLOAT32)[0]
     return [found[name] for name in names], written
 

@@ -31,7 +31,7 @@ from pytrtplugins.mlops.tables import LabelledImages, VerificationTask
 from pytrtplugins.passes import CODES
 from pytrtplugins.utils.atomic import write_atomic
 from pytrtplugins.utils.files import sha256_hex
-from pytrtplugins.utils.numbers import Whole
+from pytrtplugins.utils.numbers import IntRange
 from pytrtplugins.vision import PIXELS
 
 from .clock import Clock
@@ -271,7 +271,7 @@ def main() -> int:
     add(
         "--batch",
         dest="batches",
-        type=Whole(1, 4096),
+        type=IntRange(1, 4096),
         nargs="+",
         default=[1, 64],
         help="in this order (default: %(default)s)",

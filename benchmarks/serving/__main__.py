@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pytrtplugins.utils.numbers import Real
+from pytrtplugins.utils.numbers import FloatRange
 
 from ..pages.machine import about, versions
 from ..pages.program import add_options, collect, keep
@@ -94,9 +94,12 @@ def _arguments() -> argparse.Namespace:
         help="other servers, as python -m benchmarks.serving.peers installs them",
     )
     add("--photos", type=Path, metavar="FOLDER", help="with .jpg files; default: scikit-image's, at 768x576")
-    add("--seconds", type=Real(0, 1_000_000), default=1_000_000, help="begin no row after this time")
+    add("--seconds", type=FloatRange(0, 1_000_000), default=1_000_000, help="begin no row after this time")
     add(
-        "--load-seconds", type=Real(0.1, 3600), default=3.0, help="of each of a row's four loads (default: %(default)s)"
+        "--load-seconds",
+        type=FloatRange(0.1, 3600),
+        default=3.0,
+        help="of each of a row's four loads (default: %(default)s)",
     )
     add("-k", default="", metavar="WORDS", help="only servers whose name has this")
     add_options(parser, "this-machine")

@@ -23,7 +23,7 @@ import numpy as np
 
 from pytrtplugins import load_engine
 from pytrtplugins.models import Yolov2
-from pytrtplugins.utils.numbers import Whole
+from pytrtplugins.utils.numbers import IntRange
 from pytrtplugins.utils.prefetch import map_ahead, threads_for_files
 from pytrtplugins.vision import decode_image, letterbox
 
@@ -44,10 +44,10 @@ def main() -> int:
     parser.add_argument("--precision", default="int8", help="(default: %(default)s)")
     parser.add_argument("--photos", type=Path, help="folder with .jpg files; default: scikit-image's")
     parser.add_argument(
-        "--round", type=Whole(1, 100_000), default=40, help="photos of a round, by 8 (default: %(default)s)"
+        "--round", type=IntRange(1, 100_000), default=40, help="photos of a round, by 8 (default: %(default)s)"
     )
-    parser.add_argument("--rounds", type=Whole(1, 1000), default=5, help="(default: %(default)s)")
-    parser.add_argument("--connections", type=Whole(1, 1000), default=12, help="at a time (default: %(default)s)")
+    parser.add_argument("--rounds", type=IntRange(1, 1000), default=5, help="(default: %(default)s)")
+    parser.add_argument("--connections", type=IntRange(1, 1000), default=12, help="at a time (default: %(default)s)")
     parser.add_argument("--options", default="", help='further options of pytrt serve, such as "--decode gpu"')
     given = parser.parse_args()
     jpegs, options = photos.photos(given.photos), shlex.split(given.options)

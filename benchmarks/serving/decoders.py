@@ -22,7 +22,7 @@ from darknet2caffe import read_network, to_onnx
 from pytrtplugins import build
 from pytrtplugins.models import describe, evaluate, read_names
 from pytrtplugins.models.dataset import YoloData
-from pytrtplugins.utils.numbers import Whole
+from pytrtplugins.utils.numbers import IntRange
 from pytrtplugins.vision import Detection
 from pytrtplugins.vision.image import MAX_FILE_BYTES
 
@@ -90,7 +90,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, nargs="+", required=True, help="labelled images in the YOLO layout")
     parser.add_argument("--engine", default="cpu", help="(default: %(default)s)")
     parser.add_argument("--precision", default="int8", help="(default: %(default)s)")
-    parser.add_argument("--limit", type=Whole(1, 1 << 30), help="only the first images")
+    parser.add_argument("--limit", type=IntRange(1, 1 << 30), help="only the first images")
     parser.add_argument("--decoder", nargs="+", choices=list(_DECODERS), default=["simplejpeg", "opencv", "pillow"])
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

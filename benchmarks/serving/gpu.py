@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pytrtplugins.utils.numbers import Real, Whole
+from pytrtplugins.utils.numbers import FloatRange, IntRange
 
 from ..pages.machine import about
 from ..pages.program import add_options, collect, keep
@@ -218,29 +218,40 @@ def _arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--engine", default="cuda", help="of the detector (default: %(default)s)")
     add("--precision", default="fp16", help="of the detector (default: %(default)s)")
-    add("--engines", type=Whole(1, 64), nargs="+", default=[1, 2, 4], help="engine processes, one row for each number")
+    add(
+        "--engines",
+        type=IntRange(1, 64),
+        nargs="+",
+        default=[1, 2, 4],
+        help="engine processes, one row for each number",
+    )
     add("--decode", nargs="+", default=["auto"], choices=["auto", "cpu", "gpu"], help="who decodes, one row for each")
     add(
         "-k", "--only", metavar="TEXT", action="append", help="only rows with this text in their names; may be repeated"
     )
     add(
         "--cpu",
-        type=Whole(0, 256),
+        type=IntRange(0, 256),
         nargs="+",
         default=[0],
         help="CPU processes, one row for each number; 0: the cores that clients and the system leave (default: 0)",
     )
-    add("--clients", type=Whole(1, 64), nargs="+", default=[4], help="processes that send, likewise (default: 4)")
+    add("--clients", type=IntRange(1, 64), nargs="+", default=[4], help="processes that send, likewise (default: 4)")
     add(
         "--connections",
-        type=Whole(1, 64),
+        type=IntRange(1, 64),
         nargs="+",
         default=[4],
         help="of each client over gRPC, likewise; they share its photos on their way (default: 4)",
     )
     add("--photos", type=Path, metavar="FOLDER", help="with .jpg files; default: scikit-image's, at 768x576")
-    add("--seconds", type=Real(0, 1_000_000), default=1_000_000, help="begin no row after this time")
-    add("--load-seconds", type=Real(0.1, 3600), default=5.0, help="of each of a row's two loads (default: %(default)s)")
+    add("--seconds", type=FloatRange(0, 1_000_000), default=1_000_000, help="begin no row after this time")
+    add(
+        "--load-seconds",
+        type=FloatRange(0.1, 3600),
+        default=5.0,
+        help="of each of a row's two loads (default: %(default)s)",
+    )
     add_options(parser, "gpu", None)
     return parser.parse_args()
 

@@ -25,7 +25,7 @@ from pytrtplugins.cuda.waits import CUDA_WAIT
 from pytrtplugins.engines.cuda.device.device import CudaDevice, Device
 from pytrtplugins.engines.cuda.run.decoding import JpegDecoder
 from pytrtplugins.serving.model.defaults import Detector
-from pytrtplugins.utils.numbers import Real, Whole
+from pytrtplugins.utils.numbers import FloatRange, IntRange
 
 from . import photos
 
@@ -152,9 +152,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving.gpu_decoding", description=__doc__)
     add = parser.add_argument
     add("--photos", type=Path, metavar="FOLDER", help="with .jpg files; default: scikit-image's, at 768x576")
-    add("--batch", type=Whole(1, 4096), nargs="+", default=[1, 8, 32, 128], help="photos that are decoded together")
+    add("--batch", type=IntRange(1, 4096), nargs="+", default=[1, 8, 32, 128], help="photos that are decoded together")
     add("--wait", nargs="+", choices=["spin", "block"], default=["spin", "block"], help="how threads wait for the GPU")
-    add("--seconds", type=Real(0.01, 60), default=0.3, help="of each row (default: %(default)s)")
+    add("--seconds", type=FloatRange(0.01, 60), default=0.3, help="of each row (default: %(default)s)")
     add(
         "--model",
         dest="engine",

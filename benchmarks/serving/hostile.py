@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytrtplugins.utils.numbers import Real, Whole
+from pytrtplugins.utils.numbers import FloatRange, IntRange
 
 from ..pages.machine import about
 from ..pages.results import publish
@@ -86,9 +86,9 @@ def main() -> int:
     """Run; gives the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving.hostile", description=__doc__)
     add = parser.add_argument
-    add("--seconds", type=Real(0.1, 3600), default=12.0, help="of each phase (default: %(default)s)")
-    add("--rounds", type=Whole(1, 100), default=2, help="(default: %(default)s)")
-    add("--cpu", type=Whole(0, 256), default=1, help="CPU processes (default: %(default)s)")
+    add("--seconds", type=FloatRange(0.1, 3600), default=12.0, help="of each phase (default: %(default)s)")
+    add("--rounds", type=IntRange(1, 100), default=2, help="(default: %(default)s)")
+    add("--cpu", type=IntRange(0, 256), default=1, help="CPU processes (default: %(default)s)")
     add("--docs", type=Path, metavar="FOLDER", help="write the table into serving_benchmarks.md there")
     add("-k", metavar="WORDS", action="append", help="only attacks whose name has this; may be repeated")
     given = parser.parse_args()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from pytrtplugins.utils.numbers import Real, Whole
+from pytrtplugins.utils.numbers import FloatRange, IntRange
 
 from . import photos
 from .load import Exchange, Load, Outcome, send
@@ -31,8 +31,8 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving.passing", description=__doc__)
     parser.add_argument("--photos", type=Path, help="folder with .jpg files; default: scikit-image's")
-    parser.add_argument("--rounds", type=Whole(1, 10_000), default=10, help="(default: %(default)s)")
-    parser.add_argument("--seconds", type=Real(0.1, 3600), default=1.0, help="of a round (default: %(default)s)")
+    parser.add_argument("--rounds", type=IntRange(1, 10_000), default=10, help="(default: %(default)s)")
+    parser.add_argument("--seconds", type=FloatRange(0.1, 3600), default=1.0, help="of a round (default: %(default)s)")
     given = parser.parse_args()
     jpegs, port = photos.photos(given.photos), free_port()
     detect = [Exchange(post("/v1/detect", jpeg)) for jpeg in jpegs]

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from pytrtplugins.utils.numbers import Real, Whole
+from pytrtplugins.utils.numbers import FloatRange, IntRange
 
 from ..pages.machine import about
 from ..pages.results import publish, write_json
@@ -122,13 +122,13 @@ def engine_pids(server: Server) -> list[int]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving.soak", description=__doc__)
     add = parser.add_argument
-    add("--minutes", type=Real(0, 10_000), default=10.0, help="default: %(default)s")
-    add("--kill-every", type=Real(0, 100_000), default=20.0, metavar="SECONDS", help="on average; 0: never")
-    add("--cpu", type=Whole(1, 256), default=1, help="CPU processes (default: %(default)s)")
-    add("--gpu", type=Whole(1, 256), default=2, help="engine processes (default: %(default)s)")
-    add("--load", type=Real(0, 1000), default=1.0, help="times the usual rates (106 requests a second)")
+    add("--minutes", type=FloatRange(0, 10_000), default=10.0, help="default: %(default)s")
+    add("--kill-every", type=FloatRange(0, 100_000), default=20.0, metavar="SECONDS", help="on average; 0: never")
+    add("--cpu", type=IntRange(1, 256), default=1, help="CPU processes (default: %(default)s)")
+    add("--gpu", type=IntRange(1, 256), default=2, help="engine processes (default: %(default)s)")
+    add("--load", type=FloatRange(0, 1000), default=1.0, help="times the usual rates (106 requests a second)")
     add("--photos", type=Path, metavar="FOLDER", help="with .jpg files; default: scikit-image's")
-    add("--seed", type=Whole(0, 1 << 30), default=1, help="of the times of kills")
+    add("--seed", type=IntRange(0, 1 << 30), default=1, help="of the times of kills")
     add("--docs", type=Path, metavar="FOLDER", help="write the tables into serving_benchmarks.md there")
     add("--json", type=Path, metavar="FILE", help="write the record, with the samples of memory")
     return parser.parse_args()

@@ -12,7 +12,7 @@ import os
 import statistics
 from pathlib import Path
 
-from pytrtplugins.utils.numbers import Real, Whole
+from pytrtplugins.utils.numbers import FloatRange, IntRange
 
 from . import photos
 from .load import Exchange
@@ -31,10 +31,16 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving.spread", description=__doc__)
     add = parser.add_argument
-    add("--cpu", type=Whole(1, 256), default=11, help="CPU processes (default: %(default)s)")
-    add("--connections", type=Whole(1, 256), nargs="+", default=[1, 2, 4, 8, 16, 32, 64], help="a row for each number")
-    add("--rounds", type=Whole(1, 10_000), default=10, help="(default: %(default)s)")
-    add("--seconds", type=Real(0.1, 3600), default=1.0, help="of a round (default: %(default)s)")
+    add("--cpu", type=IntRange(1, 256), default=11, help="CPU processes (default: %(default)s)")
+    add(
+        "--connections",
+        type=IntRange(1, 256),
+        nargs="+",
+        default=[1, 2, 4, 8, 16, 32, 64],
+        help="a row for each number",
+    )
+    add("--rounds", type=IntRange(1, 10_000), default=10, help="(default: %(default)s)")
+    add("--seconds", type=FloatRange(0.1, 3600), default=1.0, help="of a round (default: %(default)s)")
     add("--photos", type=Path, help="folder with .jpg files; default: scikit-image's")
     given = parser.parse_args()
     end_servers_on_sigterm()

@@ -24,7 +24,7 @@ from pytrtplugins.serving import Limits, ModelSpec
 from pytrtplugins.serving.backends.local import LocalBackend
 from pytrtplugins.serving.processes.server import make_server
 from pytrtplugins.serving.protocol.app import App
-from pytrtplugins.utils.numbers import Real, Whole
+from pytrtplugins.utils.numbers import FloatRange, IntRange
 from pytrtplugins.utils.optional import require
 
 from . import kinds
@@ -192,9 +192,9 @@ def table(found: dict[str, list[tuple[float, float]]]) -> str:
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving.tiny", description=__doc__)
-    parser.add_argument("--rounds", type=Whole(1, 10_000), default=200, help="(default: %(default)s)")
+    parser.add_argument("--rounds", type=IntRange(1, 10_000), default=200, help="(default: %(default)s)")
     parser.add_argument(
-        "--requests", type=Whole(_CONNECTIONS, 1_000_000), default=800, help="of a round (default: %(default)s)"
+        "--requests", type=IntRange(_CONNECTIONS, 1_000_000), default=800, help="of a round (default: %(default)s)"
     )
     parser.add_argument(
         "--peers",
@@ -203,7 +203,7 @@ def main() -> None:
         help="also measure rates over sockets beside servers that python -m benchmarks.serving.peers FOLDER installs",
     )
     parser.add_argument(
-        "--seconds", type=Real(1, 3600), default=2.0, help="of a round over sockets (default: %(default)s)"
+        "--seconds", type=FloatRange(1, 3600), default=2.0, help="of a round over sockets (default: %(default)s)"
     )
     given = parser.parse_args()
     end_servers_on_sigterm()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytrtplugins.utils.numbers import Whole
+from pytrtplugins.utils.numbers import IntRange
 
 from ..node_tests import Outcome, load_cases, run_cases
 from ..pages.builds import summary
@@ -95,8 +95,8 @@ def _arguments() -> argparse.Namespace:
         default=[*_PRECISIONS],
         help="of networks (default: all)",
     )
-    add("--processes", type=Whole(1, 1024), default=os.cpu_count(), help="builds at a time (default: %(default)s)")
-    add("--time-limit", type=Whole(1, 36_000), default=600, help="seconds that one may take (default: %(default)s)")
+    add("--processes", type=IntRange(1, 1024), default=os.cpu_count(), help="builds at a time (default: %(default)s)")
+    add("--time-limit", type=IntRange(1, 36_000), default=600, help="seconds that one may take (default: %(default)s)")
     add("--verbose", action="store_true", help="print what came of each build")
     add("--write", action="store_true", help="keep the results, and write the tables of the page")
     add("--docs", type=Path, default=DOCS, help="folder of the page (default: %(default)s)")

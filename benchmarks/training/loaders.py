@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytrtplugins.errors import PytrtpluginsError
-from pytrtplugins.utils.numbers import Real, Several, Whole
+from pytrtplugins.utils.numbers import FloatRange, IntList, IntRange
 
 from .measuring import add_common, is_chosen, measure
 from .photos import open_photos
@@ -24,7 +24,7 @@ CHECKED = 3  # batches that are compared
 CLOSE = 3.0  # mean difference of pixels that another decoder and another filter may give
 SYNC = 20  # steps that a device is given before the host waits for it
 _ENDLESS = 1 << 40
-_SIDES = Whole(8, 8192)
+_SIDES = IntRange(8, 8192)
 
 
 @dataclass(frozen=True)
@@ -86,15 +86,20 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add_common(parser)
     add = parser.add_argument
     add("--data", type=Path, metavar="SHARDS", help="folder that pytrt shards make wrote; default: photos are drawn")
-    add("--samples", type=Whole(1, 10_000_000), default=2048, help="photos that are drawn (default: %(default)s)")
+    add("--samples", type=IntRange(1, 10_000_000), default=2048, help="photos that are drawn (default: %(default)s)")
     add("--photo-size", type=_size, default="500x375", metavar="WxH", help="of drawn photos (default: %(default)s)")
-    add("--side", type=Whole(32, 4096), default=352, help="of stored photos, in pixels (default: %(default)s)")
-    add("--batch", type=Whole(1, 4096), default=64, help="photos a step (default: %(default)s)")
-    add("--input", type=Whole(32, 4096), default=416, help="of the network, in pixels (default: %(default)s)")
-    add("--workers", type=Several(Whole(0, 256)), default=(0, 4, 15), help="of the DataLoader, a row each (0,4,15)")
-    add("--decoders", type=Whole(0, 1024), default=0, help="decoding threads of SPDL (default: one a core, 8 at most)")
-    add("--readers", type=Whole(1, 1024), default=8, help="reading threads of SPDL (default: %(default)s)")
-    add("--ahead", type=Whole(1, 1024), default=6, help="batches in work or ready (default: %(default)s)")
+    add("--side", type=IntRange(32, 4096), default=352, help="of stored photos, in pixels (default: %(default)s)")
+    add("--batch", type=IntRange(1, 4096), default=64, help="photos a step (default: %(default)s)")
+    add("--input", type=IntRange(32, 4096), default=416, help="of the network, in pixels (default: %(default)s)")
+    add("--workers", type=IntList(IntRange(0, 256)), default=(0, 4, 15), help="of the DataLoader, a row each (0,4,15)")
+    add(
+        "--decoders",
+        type=IntRange(0, 1024),
+        default=0,
+        help="decoding threads of SPDL (default: one a core, 8 at most)",
+    )
+    add("--readers", type=IntRange(1, 1024), default=8, help="reading threads of SPDL (default: %(default)s)")
+    add("--ahead", type=IntRange(1, 1024), default=6, help="batches in work or ready (default: %(default)s)")
     add("--step", type=_step, default="compact", metavar="compact|MS", help="the network, or a stand-in's milliseconds")
     return parser.parse_args(arguments)
 
@@ -105,7 +110,7 @@ def _size(text: str) -> tuple[int, int]:
 
 
 def _step(text: str) -> float | None:
-    return None if text == "compact" else Real(0, 60_000)(text)
+    return None if text == "compact" else FloatRange(0, 60_000)(text)
 
 
 def _rows(given: argparse.Namespace, device: Any, record: dict[str, Any]) -> Iterator[Row]:

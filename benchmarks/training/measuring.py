@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytrtplugins.utils.numbers import Real
+from pytrtplugins.utils.numbers import FloatRange
 
 from ..pages import machine
 from ..pages.program import add_options, collect, keep
@@ -36,10 +36,15 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     """The options that each of the programs has."""
     add = parser.add_argument
     add("--device", default="", help="such as cuda or cpu (default: cuda, where there is one)")
-    add("--seconds", type=Real(0.01, 3600), default=10.0, help="that each figure is measured (default: %(default)s)")
+    add(
+        "--seconds",
+        type=FloatRange(0.01, 3600),
+        default=10.0,
+        help="that each figure is measured (default: %(default)s)",
+    )
     add(
         "--until",
-        type=Real(0, 1_000_000),
+        type=FloatRange(0, 1_000_000),
         default=1_000_000,
         help="begin no row after so many seconds; the row that was begun then is finished, with its compiling",
     )

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytrtplugins.utils.numbers import Real, Whole
+from pytrtplugins.utils.numbers import FloatRange, IntRange
 
 from . import subject
 from .group import Group, forget_choices
@@ -114,9 +114,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add_common(parser)
     add = parser.add_argument
     add("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), help="compact, voc (default: both)")
-    add("--gpus", type=Whole(2, 64), default=2, help="ranks of the rows beside that of one (default: %(default)s)")
-    add("--batch", type=Whole(1, 4096), default=64, help="photos of a rank's step (default: %(default)s)")
-    add("--input", type=Whole(32, 4096), default=416, help="of the network, in pixels (default: %(default)s)")
+    add("--gpus", type=IntRange(2, 64), default=2, help="ranks of the rows beside that of one (default: %(default)s)")
+    add("--batch", type=IntRange(1, 4096), default=64, help="photos of a rank's step (default: %(default)s)")
+    add("--input", type=IntRange(32, 4096), default=416, help="of the network, in pixels (default: %(default)s)")
     add("--precision", choices=("fp32", "tf32", "bf16"), default="", help="(bf16 on a GPU, fp32 on a CPU)")
     add("--compile", action=argparse.BooleanOptionalAction, help="compile the step (on a GPU: yes)")
     add(
@@ -124,7 +124,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add(
         "--longest",
-        type=Real(1, 86_400),
+        type=FloatRange(1, 86_400),
         default=180.0,
         help="end a row that takes more seconds, with its compiling (default: %(default)s)",
     )

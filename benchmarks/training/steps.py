@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytrtplugins.errors import PytrtpluginsError
-from pytrtplugins.utils.numbers import Real, Whole
+from pytrtplugins.utils.numbers import FloatRange, IntRange
 
 from . import parts, subject
 from .group import compilers, end, forget_choices
@@ -89,16 +89,16 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=list(NETWORKS),
         help=f"compact, voc (default: both), of YOLOv2; {', '.join(CLASSIFIERS)}, of torchvision",
     )
-    add("--batch", type=Whole(1, 4096), default=64, help="photos a step (default: %(default)s)")
-    add("--input", type=Whole(32, 4096), default=416, help="of the network, in pixels (default: %(default)s)")
+    add("--batch", type=IntRange(1, 4096), default=64, help="photos a step (default: %(default)s)")
+    add("--input", type=IntRange(32, 4096), default=416, help="of the network, in pixels (default: %(default)s)")
     add(
         "--ahead",
-        type=Whole(0, 64),
+        type=IntRange(0, 64),
         default=0,
         metavar="N",
         help="compile N rows at a time, in processes of their own, before they are measured (default: each when it is)",
     )
-    add("--longest", type=Real(1, 86_400), default=240.0, help="seconds that these have to compile (%(default)s)")
+    add("--longest", type=FloatRange(1, 86_400), default=240.0, help="seconds that these have to compile (%(default)s)")
     add("--compile-row", default="", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 

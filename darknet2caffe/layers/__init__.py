@@ -1,4 +1,4 @@
-"""Layer types of darknet: their keys, dims and parameters. Each fact is written only here; readers and writers look it up."""
+"""Layer types of darknet: their keys, dims and parameters, for readers and writers."""
 
 from __future__ import annotations
 
@@ -134,16 +134,16 @@ def read_layer(section: Section, place: LayerContext) -> Layer:
 def _check_keys(section: Section, cls: type[Layer], dialect: Dialect) -> None:
     fork = dialect == "alexeyab"
     refused = {**cls.refused, **(cls.alexeyab_refused if fork else {})}
-    known = cls.keys | cls.training_keys | _TRAINING_KEYS
-    known |= cls.alexeyab_keys | cls.alexeyab_training_keys | ALEXEYAB_TRAINING_KEYS if fork else cls.pjreddie_keys
+    known_keys = cls.keys | cls.training_keys | _TRAINING_KEYS
+    known_keys |= cls.alexeyab_keys | cls.alexeyab_training_keys | ALEXEYAB_TRAINING_KEYS if fork else cls.pjreddie_keys
     for option in section.first_options:
         if option.key in refused:
             neutral = refused[option.key]
             if not neutral or (option.value != neutral and not _equal_numbers(section, option.key, neutral)):
                 section.fail(f"{option.key}={option.value} is not supported", option.line)
-        elif option.key not in known:
-            told = (section.path, option.line, section.type, option.key, option.value)
-            log.warning("%s:%d: [%s]: unknown key %s=%s is ignored", *told)
+        elif option.key not in known_keys:
+            facts = (section.path, option.line, section.type, option.key, option.value)
+            log.warning("%s:%d: [%s]: unknown key %s=%s is ignored", *facts)
 
 
 def _equal_numbers(section: Section, key: str, neutral: str) -> bool:

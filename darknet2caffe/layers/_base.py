@@ -1,4 +1,4 @@
-"""What every layer has, and what the readers of layers share."""
+"""Base class of layers, and functions that their readers share."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _SPECIAL_ACTIVATIONS = ("mish", "swish", "hard_mish")
 
 @dataclass(frozen=True)
 class LayerContext:
-    """Where a layer stands: what is before it.
+    """The context of a layer: layers before it, image dims, dialect.
 
     Attributes:
         index: The layer's own index, from 0.
@@ -77,7 +77,7 @@ class LayerContext:
         return self.image_is_map if index == IMAGE else self.before[index].is_map
 
     def map_dims(self, section: Section) -> Shape:
-        """Dims of what stands before this layer, which must be a map.
+        """Dims of the previous layer's output, which must be a map.
 
         Raises:
             CfgError: darknet keeps no width and height of it, and would end with an error here.
@@ -107,7 +107,7 @@ class LayerContext:
 
 @dataclass(frozen=True)
 class Layer(ABC):
-    """One layer, with its dims worked out.
+    """One layer, with its dims computed.
 
     Attributes:
         index: Darknet's index: the first layer after ``[net]`` is 0.
@@ -139,7 +139,7 @@ class Layer(ABC):
     @classmethod
     @abstractmethod
     def read(cls, section: Section, place: LayerContext) -> Layer:
-        """Make the layer from its section."""
+        """Parse the layer from its section."""
 
     @property
     def name(self) -> str:
@@ -178,7 +178,7 @@ class Layer(ABC):
 def common_fields(
     section: Section, place: LayerContext, dims: Shape, inputs: tuple[int, ...] | None = None, *, is_map: bool = True
 ) -> dict[str, Any]:
-    """What every layer's constructor takes; by default a layer reads the one before it."""
+    """Arguments of every layer's constructor; by default a layer reads the previous one."""
     inputs = (place.index - 1,) if inputs is None else inputs
     for index in inputs:
         if index != IMAGE and not place.before[index].has_output:
@@ -197,7 +197,7 @@ def common_fields(
 
 
 def window_count(section: Section, into: int, padding: int, size: int, stride: int) -> int:
-    """How many windows fit, by darknet's formula for convolution and pooling; none is an error."""
+    """The number of windows by darknet's formula for convolution and pooling; none is an error."""
     out = (into + padding - size) // stride + 1
     if out < 1:
         section.fail(
@@ -207,7 +207,7 @@ def window_count(section: Section, into: int, padding: int, size: int, stride: i
 
 
 def read_activation(section: Section, place: LayerContext, default: str, *, special: tuple[str, ...] = ()) -> str:
-    """The section's activation; darknet takes an unknown one as relu, this is an error here.
+    """The section's activation; unknown ones are errors here, and relu in darknet.
 
     ``special`` are those of mish, swish and hard_mish that the fork computes in this layer; in the others it gives 0.
     """
@@ -217,12 +217,12 @@ def read_activation(section: Section, place: LayerContext, default: str, *, spec
             f"activation={activation}: the fork gives 0 for it in [{section.type}] (activate in src/activations.c)",
             section.line_of("activation"),
         )
-    known = ACTIVATIONS + (ALEXEYAB_ACTIVATIONS if place.dialect == "alexeyab" else ())
-    if activation not in known:
+    known_activations = ACTIVATIONS + (ALEXEYAB_ACTIVATIONS if place.dialect == "alexeyab" else ())
+    if activation not in known_activations:
         hint = " of AlexeyAB's darknet; pjreddie's takes it as relu" if activation in ALEXEYAB_ACTIVATIONS else ""
         section.fail(
             f"activation={activation} is {hint.removeprefix(' ') or 'unknown or not supported'}"
-            f" (supported in dialect {place.dialect}: {', '.join(known)})",
+            f" (supported in dialect {place.dialect}: {', '.join(known_activations)})",
             section.line_of("activation"),
         )
     return activation

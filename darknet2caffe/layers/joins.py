@@ -1,4 +1,4 @@
-"""Layers that read other layers by number."""
+"""Layers that read other layers by index."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Route", "Sam", "ScaleChannels", "Shortcut"]
 
 @dataclass(frozen=True)
 class Route(Layer):
-    """``[route]``: the named layers' channels, one after another.
+    """``[route]``: concatenation of the named layers' channels.
 
     Maps of different sizes are joined value by value, and the result is no longer a map.
 
@@ -73,7 +73,7 @@ class Route(Layer):
 
     @property
     def is_flat(self) -> bool:
-        """Whether inputs are joined value by value, not channel by channel."""
+        """Whether inputs are concatenated element by element instead of channel by channel."""
         return not self.is_map and len(self.inputs) > 1
 
 
@@ -123,7 +123,7 @@ class Shortcut(Layer):
 
 
 def _check_sum(section: Section, place: LayerContext, dims: Shape, source: int, *, alone: bool) -> None:
-    """Refuse what darknet ends on, or reads past a map for."""
+    """Refuse sums on which darknet exits, or reads outside a map."""
     other = place.dims(source)
     where = f"layer {place.index - 1}: {dims_text(dims)}, layer {source}: {dims_text(other)}"
     if place.dialect == "alexeyab":

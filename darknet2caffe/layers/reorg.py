@@ -31,7 +31,7 @@ class ReorgLayer(PluginLayer):
 
     @classmethod
     def read(cls, section: Section, place: LayerContext) -> Layer:  # type: ignore[override]
-        """Make the layer from its section: this one, `Flatten` or `Extra`; the fork knows neither of those two."""
+        """Parse the layer: this class, `Flatten` or `Extra`; the fork has neither of those two."""
         if place.dialect == "pjreddie":
             flatten, extra = bool(section.integer("flatten", 0)), section.integer("extra", 0)
             if flatten and extra:

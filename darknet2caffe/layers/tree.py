@@ -1,4 +1,4 @@
-"""A tree of classes, as ``tree=`` names it: one line per class, its name and the number of its parent."""
+"""The class tree that ``tree=`` names: one line per class, with its name and its parent's index."""
 
 from __future__ import annotations
 

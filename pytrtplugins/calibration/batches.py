@@ -17,7 +17,7 @@ from ..errors import ImageError, NoDataError, UsageError
 from ..utils.data_yaml import PARTS
 from ..utils.file_set import FileSet
 from ..utils.files import files_below, sha256_hex
-from ..utils.numbers import check_whole
+from ..utils.numbers import check_int
 
 __all__ = ["ImageBatches"]
 
@@ -153,10 +153,10 @@ def _check(size: tuple[int, int] | None, batch: int, limit: int | None, on_error
         if len(size) != 2:
             raise UsageError(f"ImageBatches: size: expected (width, height), found {size}.")
         for side in size:
-            check_whole("ImageBatches: size", side, 1, _LONGEST_SIDE)
-    check_whole("ImageBatches: batch", batch, 1, MAX_IMAGES)
+            check_int("ImageBatches: size", side, 1, _LONGEST_SIDE)
+    check_int("ImageBatches: batch", batch, 1, MAX_IMAGES)
     if limit is not None:
-        check_whole("ImageBatches: limit", limit, 1, sys.maxsize)
+        check_int("ImageBatches: limit", limit, 1, sys.maxsize)
     if on_error not in ("raise", "skip"):
         raise UsageError(f"ImageBatches: on_error: expected 'raise' or 'skip', found {on_error!r}.")
 

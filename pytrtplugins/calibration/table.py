@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import CalibrationTableError
 from ..utils.atomic import write_atomic
 from ..utils.files import read_regular
-from ..utils.notebook import view
+from ..utils.notebook import object_html
 from ..utils.text_formats import shorten
 
 __all__ = ["ALGORITHMS", "MAX_CACHE_BYTES", "CalibrationTable", "trt_version"]
@@ -228,7 +228,7 @@ class CalibrationTable(Mapping[str, np.float32]):
 
     def _repr_html_(self) -> str:
         rows = [(name, f"{scale:.6g}", f"{self.amax(name):.6g}") for name, scale in self.items()]
-        return view(f"calibration table: {len(self)} tensors, {self.header}", ("tensor", "scale", "amax"), rows)
+        return object_html(f"calibration table: {len(self)} tensors, {self.header}", ("tensor", "scale", "amax"), rows)
 
 
 def trt_version(version: str) -> int:

@@ -1,4 +1,4 @@
-"""Checks that a plugin keeps the contract that engines rely on."""
+"""Check that a plugin keeps the contract that engines rely on."""
 
 from .report import Entry, Report
 from .run import check_names, check_plugin

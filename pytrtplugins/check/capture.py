@@ -1,4 +1,4 @@
-"""The rule about CUDA graphs, into which engines and TensorRT capture `enqueue`: what a GPU forbids there, found without one."""
+"""The rule about CUDA graphs, into which engines and TensorRT capture `enqueue`; it needs no GPU."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from ..cuda.stand_in import StandInArray, StandInStream
 from ..errors import PluginError, UnavailableError
 from . import isolate
 from .cases import Case
-from .enqueue import allocated, run_enqueue
+from .enqueue import allocate_arrays, run_enqueue
 
 __all__ = ["graph_capture"]
 
 
 def graph_capture(case: Case) -> str:
-    """Enqueue only launches kernels on its stream: it waits for nothing, allocates nothing, and copies and reads nothing on the host.
+    """Enqueue can be captured: it only launches kernels on its stream, and neither waits, allocates nor copies to or from the host.
 
     One that launches none is for CPUs.
 
@@ -24,10 +24,10 @@ def graph_capture(case: Case) -> str:
         return ""
     stream, descs = StandInStream(), case.descs()
     with case.runner(descs) as runner:
-        given, outputs, workspace = allocated(descs, runner.workspace_bytes, None)
-        for array, value in zip(given, case.inputs(), strict=True):
+        input_arrays, outputs, workspace = allocate_arrays(descs, runner.workspace_bytes, None)
+        for array, value in zip(input_arrays, case.inputs(), strict=True):
             array[...] = value
-        inputs, results = ([StandInArray(array, stream) for array in arrays] for arrays in (given, outputs))
+        inputs, results = ([StandInArray(array, stream) for array in arrays] for arrays in (input_arrays, outputs))
         scratch = None if workspace is None else StandInArray(workspace, stream)
         try:
             for capturing in (False, True):

@@ -1,4 +1,4 @@
-"""A case of a check, a plugin with inputs for it, and how it is made smaller when a check fails."""
+"""A case of a check: a plugin with inputs. A failing case is shrunk."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ __all__ = [
     "input_scales",
     "outputs_of",
     "random_array",
+    "shorter_cases",
     "shrink",
-    "smaller",
 ]
 
 OTHER_FORMAT, NOT_RUN = "other format", "not run"
@@ -46,7 +46,7 @@ _LARGEST_CODE = 160
 
 @dataclass(frozen=True)
 class Case:
-    """A plugin and the inputs to give it.
+    """A plugin and the inputs to call it with.
 
     Attributes:
         plugin: The plugin.
@@ -68,7 +68,7 @@ class Case:
     _kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def keep(self, name: Any, find: Callable[[], _Found]) -> _Found:
-        """What ``find`` returned first under a name: facts that follow from the case, and that several rules ask for."""
+        """Cache of facts that follow from the case and that several rules need: returns what ``find`` returned first under a name."""
         if name not in self._kept:
             self._kept[name] = find()
         return self._kept[name]  # type: ignore[no-any-return]
@@ -77,14 +77,16 @@ class Case:
         """New arrays, always the same for the same ``other``."""
         arrays = []
         for index, (dims, dtype) in enumerate(zip(self.dims, self.dtypes, strict=True)):
-            own, seed = (self.given[index] if index < len(self.given) else None), (self.seed, other, index)
-            arrays.append(own.draw(dims, dtype, seed, other=other > 0) if own else _input(dims, dtype, seed).copy())
+            samples, seed = (self.given[index] if index < len(self.given) else None), (self.seed, other, index)
+            arrays.append(
+                samples.draw(dims, dtype, seed, other=other > 0) if samples else _input(dims, dtype, seed).copy()
+            )
         return arrays
 
     @property
     def own_arrays(self) -> bool:
         """Whether an input is an array of the user's."""
-        return any(one and one.array is not None for one in self.given)
+        return any(samples and samples.array is not None for samples in self.given)
 
     def descs(self) -> tuple[list[TensorDesc], list[TensorDesc]]:
         """Descriptions of the inputs and of the outputs."""
@@ -104,18 +106,18 @@ class Case:
 
     @property
     def requantizes(self) -> bool:
-        """Whether int8 tensors are codes with scales of their own, which `compute` does not know: it computes on what they stand for."""
+        """Whether int8 tensors are codes with scales of their own; `compute` gets the values that they stand for."""
         return self.plugin.int8 == "requantize" and DType.INT8 in self.dtypes
 
     def in_float(self) -> Case:
-        """The case in the types that `compute` takes: float32 in the place of int8 if the plugin requantizes."""
+        """The case in the types that `compute` takes: float32 instead of int8 if the plugin requantizes."""
         if not self.requantizes:
             return self
-        return replace(self, dtypes=tuple(DType.FLOAT32 if one is DType.INT8 else one for one in self.dtypes))
+        return replace(self, dtypes=tuple(DType.FLOAT32 if dtype is DType.INT8 else dtype for dtype in self.dtypes))
 
     @contextlib.contextmanager
     def runner(self, descs: Any = None, allocate: Callable[[int], Any] | None = None) -> Iterator[PluginRunner]:
-        """A clone of the plugin, ready to enqueue inside of the block; ``descs``: what `descs` gave, if it was asked."""
+        """Yield a runner of a clone of the plugin, ready to enqueue; ``descs``: the result of `descs`, if it is known."""
         with contextlib.closing(PluginRunner(self.plugin.clone(), allocate=allocate)) as runner:
             runner.prepare(*(descs or self.descs()))
             yield runner
@@ -127,12 +129,12 @@ class Case:
 
     @staticmethod
     def from_json(data: Any, base: Plugin, given: tuple[Samples | None, ...] = ()) -> Case:
-        """The case that `as_json` wrote; ``given`` is not written down either."""
+        """The case that `as_json` wrote; ``given`` is not part of the JSON."""
         fields, dims, dtypes, seed, layouts, role = data
         cls, plugin = type(base), base
         if fields is not None:
             plugin = cls(**unpack_fields(cls.field_specs(), bytes.fromhex(fields), cls.__name__))
-        shapes = tuple(tuple(one) for one in dims)
+        shapes = tuple(tuple(shape) for shape in dims)
         return Case(plugin, shapes, tuple(DType(dtype) for dtype in dtypes), seed, given, tuple(layouts), role)
 
     def __str__(self) -> str:
@@ -169,7 +171,7 @@ _small_input = functools.lru_cache(128)(random_array)
 
 
 def outputs_of(plugin: Plugin, inputs: Sequence[Any]) -> list[Any]:
-    """What `compute` gives, as a list, without any check."""
+    """Call `compute`, without checks; returns a list."""
     result = plugin.compute(*inputs)
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
@@ -183,7 +185,7 @@ def input_scales(case: Case) -> list[float | None]:
 
 
 def float_outputs(case: Case, other: int = 0) -> list[Any]:
-    """What `compute` gives for the numbers that the codes of inputs stand for."""
+    """Outputs of `compute` for the numbers that int8 codes of inputs stand for."""
     pairs = zip(case.inputs(other), input_scales(case), strict=True)
     numbers = [array if scale is None else array.astype(np.float32) * np.float32(scale) for array, scale in pairs]
     return outputs_of(case.plugin, numbers)
@@ -204,26 +206,26 @@ def _output_scales(case: Case) -> list[float | None]:
 def shrink(
     case: Case, detail: str, first_failing: Callable[[list[Case]], tuple[Case, str] | None], max_attempts: int = 80
 ) -> tuple[Case, str]:
-    """Make a failing case smaller while it still fails, and give the smallest with what failed there.
+    """Shrink a failing case as long as it fails; returns the smallest case with its failure.
 
     ``first_failing`` gives the first of some cases that fails; ``max_attempts`` cases are tried in all.
     """
     while max_attempts > 0:
-        candidates = [replace(case, dims=dims) for dims in itertools.islice(smaller(case.dims), max_attempts)]
-        found = first_failing(candidates)
-        if found is None:
+        candidates = [replace(case, dims=dims) for dims in itertools.islice(shorter_cases(case.dims), max_attempts)]
+        failure = first_failing(candidates)
+        if failure is None:
             break
-        max_attempts -= candidates.index(found[0]) + 1
-        case, detail = found
+        max_attempts -= candidates.index(failure[0]) + 1
+        case, detail = failure
     return case, detail
 
 
-def smaller(dims: tuple[Shape, ...]) -> Iterator[tuple[Shape, ...]]:
-    """One axis shorter: in all inputs alike where they are alike, else in one."""
+def shorter_cases(dims: tuple[Shape, ...]) -> Iterator[tuple[Shape, ...]]:
+    """Cases with one axis shorter by one: in all inputs that share the dim, else in one."""
     alike = len(set(dims)) == 1
     for index in range(1 if alike else len(dims)):
         for axis, size in enumerate(dims[index]):
             for less in dict.fromkeys((1, 2, size // 2, size - 1, size - 2)):
                 if 1 <= less < size:
-                    one = (*dims[index][:axis], less, *dims[index][axis + 1 :])
-                    yield (one,) * len(dims) if alike else (*dims[:index], one, *dims[index + 1 :])
+                    shape = (*dims[index][:axis], less, *dims[index][axis + 1 :])
+                    yield (shape,) * len(dims) if alike else (*dims[:index], shape, *dims[index + 1 :])

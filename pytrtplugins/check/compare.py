@@ -1,4 +1,4 @@
-"""Whether two results are the same, and where they are not."""
+"""Compare two results: whether they are equal, and where they first differ."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def differences(actual: Sequence[Any], expected: Sequence[Any]) -> str:
     """The first difference between two lists of outputs."""
     if len(actual) != len(expected):
         return f"{len(actual)} outputs, expected {len(expected)}"
-    for index, (one, other) in enumerate(zip(actual, expected, strict=True)):
-        found = difference(one, other)
-        if found:
-            return f"output {index}: {found}"
+    for index, (first, other) in enumerate(zip(actual, expected, strict=True)):
+        text = difference(first, other)
+        if text:
+            return f"output {index}: {text}"
     return ""

@@ -1,4 +1,4 @@
-"""The rules of `enqueue` on NumPy arrays between guard pages, with checked memory accesses."""
+"""Rules of `enqueue` on NumPy arrays between guard pages, with checked memory accesses."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from .guard import Memory
 
 __all__ = [
     "Setting",
-    "allocated",
+    "allocate_arrays",
     "coverage",
     "defects_only",
+    "difference_from_compute",
     "from_layout",
     "has_kernels",
     "in_formats",
     "inputs_unchanged",
     "memory",
-    "poisoned",
+    "poisoned_array",
     "run_enqueue",
     "same_as_compute",
     "same_as_reference",
     "thread_order",
     "to_layout",
-    "unlike_compute",
 ]
 
 _WRITE = "write to an input"
@@ -50,7 +50,7 @@ _POISONS = {"f": (np.nan, -77.0, 99.0), "i": (85, 42, -86), "u": (85, 42, 170), 
 
 @dataclass(frozen=True)
 class Setting:
-    """How `enqueue` is run.
+    """Options of one run of `enqueue`.
 
     Attributes:
         at_end: Whether arrays end at guard pages, or begin at them.
@@ -90,30 +90,30 @@ def run_enqueue(
     with contextlib.ExitStack() as stack:
         runner = runner or stack.enter_context(case.runner(descs))
         memory = stack.enter_context(Memory(at_end=setting.at_end)) if isolate.inside() else None
-        given, outputs, workspace = allocated(descs, runner.workspace_bytes, memory)
+        input_arrays, outputs, workspace = allocate_arrays(descs, runner.workspace_bytes, memory)
         for array in outputs:
-            array[...] = poisoned((), array.dtype, setting.poison)
+            array[...] = poisoned_array((), array.dtype, setting.poison)
         if workspace is not None:
             workspace[...] = setting.pattern
-        for array, value, layout in zip(given, case.inputs(other), layouts[0], strict=True):
+        for array, value, layout in zip(input_arrays, case.inputs(other), layouts[0], strict=True):
             array[...] = to_layout(value, layout)
         if memory and setting.protect:
             memory.protect()
         regions = memory.regions if memory else ()
         watch = Watch(regions, setting.order, setting.seed, setting.pattern, races=setting.races)
         with watching(watch) if memory else contextlib.nullcontext():
-            runner.enqueue(given, outputs, workspace=workspace)
-        after, found = (
+            runner.enqueue(input_arrays, outputs, workspace=workspace)
+        after, results = (
             [from_layout(np.array(array), layout) for array, layout in zip(arrays, some, strict=True)]
-            for arrays, some in zip((given, outputs), layouts, strict=True)
+            for arrays, some in zip((input_arrays, outputs), layouts, strict=True)
         )
-    return _Result(found, after, watch)
+    return _Result(results, after, watch)
 
 
-def allocated(
+def allocate_arrays(
     descs: tuple[Sequence[TensorDesc], Sequence[TensorDesc]], workspace_bytes: int, memory: Memory | None
 ) -> tuple[list[Any], list[Any], Any]:
-    """Inputs, outputs and workspace, all zeros: between guard pages where there is such memory, else plain arrays."""
+    """Allocate inputs, outputs and workspace, filled with zeros: between guard pages if memory has them, else as plain arrays."""
 
     def make(name: str, dims: Any, dtype: Any, read_only: bool = False) -> Any:
         return np.zeros(dims, dtype) if memory is None else memory.array(name, dims, dtype, read_only=read_only)
@@ -123,22 +123,22 @@ def allocated(
     return inputs, outputs, make("workspace", (workspace_bytes,), np.dtype(np.uint8)) if workspace_bytes else None
 
 
-def poisoned(shape: Any, dtype: Any, poison: int) -> Any:
-    """An array full of values that no plugin writes by chance."""
+def poisoned_array(shape: Any, dtype: Any, poison: int) -> Any:
+    """An array full of a value that no plugin writes by chance."""
     return np.full(shape, _POISONS.get(dtype.kind, _POISONS["f"])[poison], dtype)
 
 
 def to_layout(array: Any, layout: str) -> Any:
-    """The array as an engine hands it over: the same dims, with the values in memory in the layout's order."""
+    """The array as an engine passes it: the same dims, with values in memory in the layout's order."""
     return array if layout == "linear" else np.moveaxis(array, 1, -1).reshape(array.shape)
 
 
 def from_layout(array: Any, layout: str) -> Any:
-    """The other way round."""
+    """Undo `to_layout`: the array in linear layout."""
     if layout == "linear":
         return array
-    n, c, *rest = array.shape
-    return np.moveaxis(array.reshape(n, *rest, c), -1, 1)
+    n, c, *spatial = array.shape
+    return np.moveaxis(array.reshape(n, *spatial, c), -1, 1)
 
 
 def defects_only(rule: Callable[[Case], str]) -> Callable[[Case], str]:
@@ -169,7 +169,7 @@ def _races(case: Case) -> bool:
 
 @defects_only
 def memory(case: Case) -> str:
-    """Enqueue stays inside of its arrays, and what workspace and shared memory held before does not matter."""
+    """Enqueue stays inside its arrays; previous contents of workspace and shared memory have no effect."""
     try:
         first = run_enqueue(case, Setting(at_end=False))
         others = [run_enqueue(case, Setting(pattern=pattern)) for pattern in _PATTERNS[1:]]
@@ -187,7 +187,7 @@ def memory(case: Case) -> str:
 
 @defects_only
 def inputs_unchanged(case: Case) -> str:
-    """Enqueue does not write into its inputs, not even what they hold."""
+    """Enqueue does not write into its inputs, not even the same values."""
     wrong = differences(run_enqueue(case).inputs, case.inputs())
     if wrong:
         return f"{_WRITE}: enqueue changes its inputs: {wrong}"
@@ -225,45 +225,52 @@ def coverage(case: Case) -> str:
     read = f"\n{first.watch.unset}" if first.watch.unset else ""
     for poison in (1, 2):
         other = run_enqueue(case, Setting(poison=poison))
-        for index, (one, two) in enumerate(zip(first.outputs, other.outputs, strict=True)):
-            if difference(two, one):
-                places = np.argwhere(~((one == two) | ((one != one) & (two != two))))
-                what = f"output {index}: {len(places)} of {one.size}, the first at {list(map(int, places[0]))}"
+        for index, (first_output, second_output) in enumerate(zip(first.outputs, other.outputs, strict=True)):
+            if difference(second_output, first_output):
+                places = np.argwhere(
+                    ~(
+                        (first_output == second_output)
+                        | ((first_output != first_output) & (second_output != second_output))
+                    )
+                )
+                what = f"output {index}: {len(places)} of {first_output.size}, the first at {list(map(int, places[0]))}"
                 return f"elements are not written, or depend on what the output held before: {what}{read}"
     return ""
 
 
 def same_as_compute(case: Case) -> str:
     """Enqueue gives what compute gives; codes with scales of their own are within one step of it."""
-    return unlike_compute(case, run_enqueue(case).outputs)
+    return difference_from_compute(case, run_enqueue(case).outputs)
 
 
-def unlike_compute(case: Case, found: Sequence[Any], other: int = 0) -> str:
-    """How outputs of enqueue, in linear layout, differ from what compute gives for the case's inputs, or the ``other`` ones."""
+def difference_from_compute(case: Case, actual: Sequence[Any], other: int = 0) -> str:
+    """The difference between outputs of enqueue, in linear layout, and of compute for the case's inputs, or the ``other``-th ones."""
     if not case.requantizes:
-        return differences(found, outputs_of(case.plugin, case.inputs(other)))
-    for index, (array, wanted, desc) in enumerate(zip(found, float_outputs(case, other), case.descs()[1], strict=True)):
+        return differences(actual, outputs_of(case.plugin, case.inputs(other)))
+    for index, (array, floats, desc) in enumerate(
+        zip(actual, float_outputs(case, other), case.descs()[1], strict=True)
+    ):
         if desc.scale is None:
-            wrong = difference(array, np.asarray(wanted, desc.dtype.numpy))
+            wrong = difference(array, np.asarray(floats, desc.dtype.numpy))
         else:
-            codes = np.clip(np.rint(wanted / np.float32(desc.scale)), -128, 127)
+            codes = np.clip(np.rint(floats / np.float32(desc.scale)), -128, 127)
             wrong = difference(array.astype(np.float32), codes.astype(np.float32), rtol=0, atol=1)
         if wrong:
-            scales = ", ".join(f"{each.scale:g}" for each in case.descs()[0] if each.scale)
+            scales = ", ".join(f"{tensor.scale:g}" for tensor in case.descs()[0] if tensor.scale)
             return f"output {index}, for scales {scales} -> {f'{desc.scale:g}' if desc.scale else 'none'}: {wrong}"
     return ""
 
 
 def same_as_reference(case: Case, reference: Plugin) -> str:
-    """Enqueue gives what the `compute` of another class gives, which has the same fields and says what is right."""
+    """Enqueue equals `compute` of a reference class, which has the same fields."""
     right = replace(case, plugin=type(reference)(**case.plugin.fields()))
-    found = run_enqueue(case, descs=right.descs()).outputs
-    wrong = unlike_compute(right, found)
+    outputs = run_enqueue(case, descs=right.descs()).outputs
+    wrong = difference_from_compute(right, outputs)
     return wrong and f"{type(reference).__module__}.{type(reference).__name__} gives something else: {wrong}"
 
 
 def in_formats(case: Case) -> str:
-    """Enqueue in other types and layouts that the plugin supports: right, whole, and inside of its arrays."""
+    """Enqueue in other supported types and layouts: correct, complete, and inside its arrays."""
     try:
         wrong = inputs_unchanged(case) or memory(case) or coverage(case) or same_as_compute(case)
     except (MissingExtraError, UnavailableError):

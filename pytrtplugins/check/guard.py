@@ -1,4 +1,4 @@
-"""Arrays between guard pages for `enqueue` in a check: any access to these pages ends the process."""
+"""Arrays between guard pages: an access to these pages ends the process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Block(NamedTuple):
 
 
 class Memory:
-    """Arrays of one run, each in pages of its own with guard pages on both sides.
+    """Arrays of one run, each with guard pages on both sides.
 
     Around an array, up to its guard pages, stands a pattern; `damage` says where it has changed.
 
@@ -79,7 +79,7 @@ class Memory:
         return _view(data, used).view(dtype).reshape(dims)
 
     def protect(self) -> None:
-        """From here on, a write to an array that is read-only ends the process."""
+        """Write-protect the read-only arrays: a write ends the process."""
         for block in self._blocks:
             if block.region.read_only:
                 self._libc.mprotect(block.start, block.size, _READ)
@@ -90,7 +90,7 @@ class Memory:
         return [block.region for block in self._blocks]
 
     def damage(self) -> str:
-        """Which array was written outside of its elements, and where; empty for none."""
+        """Which array was written outside its elements, and where; empty if none was."""
         for block in () if self._sparse else self._blocks:
             before, behind = self._slack(block)
             region = block.region
@@ -101,15 +101,15 @@ class Memory:
                 offset = first + int(wrong[-1] if first < 0 else wrong[0])
                 element = offset // region.dtype.itemsize
                 size = region.nbytes // region.dtype.itemsize
-                one = ", off by one" if element in (-1, size) else ""
+                off_by_one = ", off by one" if element in (-1, size) else ""
                 return (
-                    f"out-of-bounds write{one}: element {element} of {region.name} ({region.dtype}{list(region.dims)}, "
+                    f"out-of-bounds write{off_by_one}: element {element} of {region.name} ({region.dtype}{list(region.dims)}, "
                     f"elements 0 to {size - 1}) was written"
                 )
         return ""
 
     def close(self) -> None:
-        """Give the memory back; the arrays must not be used any more."""
+        """Free the memory; the arrays must not be used any more."""
         for block in self._blocks:
             self._libc.munmap(block.region.low, block.region.high - block.region.low)
         self._blocks = []

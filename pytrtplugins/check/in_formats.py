@@ -1,4 +1,4 @@
-"""The rule about `enqueue` in other types and layouts: it keeps there what it keeps in those that were found."""
+"""The rule that `enqueue` keeps all other rules in the other supported types and layouts too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RULES = (
 
 
 def in_formats(case: Case) -> str:
-    """Enqueue is right, whole and inside of its arrays, without races, can be captured and keeps no state.
+    """Enqueue in each supported format: correct, inside its arrays, without races, capturable, and without state.
 
     What cannot be tried here is left out: rules of their own report it, in the types that were found.
     """

@@ -1,4 +1,4 @@
-"""Work in a separate process: a crash or a hang there is a result, and does not end the caller."""
+"""Run work in a separate process, so that a crash or a hang is a result and does not end the caller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..native import NativePlugin
 from ..plugin.base import Plugin
 from ..utils.signal_stack import new_signal_stack
 
-__all__ = ["MemoryUpError", "Send", "TimeUpError", "inside", "limited", "much_memory", "reason", "run"]
+__all__ = ["MemoryUpError", "Send", "TimeUpError", "inside", "limited", "run", "unavailable_reason", "unlimited_memory"]
 
 Send = Callable[[Any], None]
 """Takes what JSON can hold to the caller's ``receive``."""
@@ -40,15 +40,15 @@ _inside = False
 
 
 class TimeUpError(BaseException):
-    """The time of `limited` is up; no Exception, so that nobody's ``except Exception`` takes it."""
+    """The time limit of `limited` has passed; no Exception, so that no plugin's ``except Exception`` catches it."""
 
 
 class MemoryUpError(BaseException):
-    """The plugin took all memory that it may take; no Exception, for the same reason."""
+    """The plugin has reached its memory limit; no Exception, for the same reason."""
 
 
-def reason(plugin: Plugin) -> str:
-    """Why work on a plugin cannot be put into a process of its own; empty where it can."""
+def unavailable_reason(plugin: Plugin) -> str:
+    """Why work on a plugin cannot run in a separate process; empty if it can."""
     not_caught = "a check runs in this process: crashes, hangs and accesses outside of arrays are not caught"
     if sys.platform != "linux" or not hasattr(os, "fork"):
         return f"on {sys.platform} {not_caught}"
@@ -104,7 +104,7 @@ def run(work: Callable[[Send], None], receive: Callable[[Any], None], silence: f
         try:
             hung = _receive_all(child, reading, take, silence)
             if hung:
-                _end(child)
+                _exit_with_place(child)
             status = os.waitpid(child, 0)[1]
         finally:
             os.close(reading)
@@ -116,7 +116,7 @@ def run(work: Callable[[Send], None], receive: Callable[[Any], None], silence: f
         if status == 0 and "done" in last:
             return ""
         trace.seek(0)
-        place = _place(trace.read().decode(errors="replace"))
+        place = _innermost_line(trace.read().decode(errors="replace"))
     if hung:
         return f"hang: no answer for {silence:.0f} s{place}"
     if os.WIFSIGNALED(status):
@@ -126,7 +126,7 @@ def run(work: Callable[[Send], None], receive: Callable[[Any], None], silence: f
 
 @contextlib.contextmanager
 def limited(seconds: float) -> Iterator[Callable[[], None]]:
-    """Raise `TimeUpError` inside the block when the time is up; outside of a process of `run` nothing happens.
+    """Raise `TimeUpError` inside the block when the time is up; has no effect outside a process of `run`.
 
     Compiling kernels does not count. The block gets a function that begins the time anew.
     """
@@ -151,8 +151,8 @@ def limited(seconds: float) -> Iterator[Callable[[], None]]:
 
 
 @contextlib.contextmanager
-def much_memory() -> Iterator[None]:
-    """Lift the limit of memory inside the block, for arrays that are touched in few places only."""
+def unlimited_memory() -> Iterator[None]:
+    """Lift the memory limit inside the block, for large arrays of which few pages are touched."""
     import resource
 
     before, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -164,8 +164,8 @@ def much_memory() -> Iterator[None]:
 
 
 def _receive_all(child: int, reading: int, receive: Callable[[Any], None], silence: float) -> bool:
-    """Take messages until the other end is closed; whether it stayed silent for too long."""
-    rest = b""
+    """Receive messages until the pipe is closed; returns whether it was silent for too long."""
+    buffer = b""
     now = time.monotonic()
     deadline, last = now + silence, now + silence + _MAX_COMPILING_S
     while True:
@@ -178,7 +178,7 @@ def _receive_all(child: int, reading: int, receive: Callable[[Any], None], silen
         data = os.read(reading, 1 << 16)
         if not data:
             return False
-        *lines, rest = (rest + data).split(b"\n")
+        *lines, buffer = (buffer + data).split(b"\n")
         for line in lines:
             receive(_message(line))
         now = time.monotonic()
@@ -200,8 +200,8 @@ def _message(line: bytes) -> Any:
     return message
 
 
-def _end(child: int) -> None:
-    """Let the process say where it is, and end it."""
+def _exit_with_place(child: int) -> None:
+    """Report the current place in the code, and end the process."""
     os.kill(child, signal.SIGABRT)
     deadline = time.monotonic() + 2
     while time.monotonic() < deadline:
@@ -211,16 +211,16 @@ def _end(child: int) -> None:
     os.kill(child, signal.SIGKILL)
 
 
-def _place(trace: str) -> str:
-    """The innermost line of Python that faulthandler wrote down."""
-    found = re.search(r'\(most recent call first\):\n\s+File "([^"]*)", line (\d+) in (\S+)', trace)
-    return f" ({found[1]}:{found[2]}, in {found[3]})" if found else ""
+def _innermost_line(trace: str) -> str:
+    """The innermost line of Python in a trace of faulthandler."""
+    match = re.search(r'\(most recent call first\):\n\s+File "([^"]*)", line (\d+) in (\S+)', trace)
+    return f" ({match[1]}:{match[2]}, in {match[3]})" if match else ""
 
 
 def _child(work: Callable[[Send], None], writing: int, trace: Any) -> None:
     code = 1
     try:
-        _settle(trace)
+        _prepare_child(trace)
 
         def send(message: Any) -> None:
             data = json.dumps(message).encode() + b"\n"
@@ -232,7 +232,7 @@ def _child(work: Callable[[Send], None], writing: int, trace: Any) -> None:
             send({"done": ""})
             code = 0
         except (SystemExit, KeyboardInterrupt, MemoryUpError) as error:
-            send({"ended": _ending(error)})
+            send({"ended": _exit_text(error)})
         except BaseException:  # nothing may leave this process
             send({"raised": traceback.format_exc()})
         for stream in (sys.stdout, sys.stderr):
@@ -242,16 +242,16 @@ def _child(work: Callable[[Send], None], writing: int, trace: Any) -> None:
         os._exit(code)
 
 
-def _ending(error: BaseException) -> str:
-    """What a plugin raised that would have ended its process, and where."""
+def _exit_text(error: BaseException) -> str:
+    """An exception of the plugin that would have ended its process, such as SystemExit, and its place."""
     if isinstance(error, MemoryUpError):
         return str(error)
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"crash: {type(error).__name__}({', '.join(map(str, error.args))}) is raised ({frame.filename}:{frame.lineno}, in {frame.name})"
 
 
-def _settle(trace: Any) -> None:
-    """What a forked process must not have from its parent, and what it needs."""
+def _prepare_child(trace: Any) -> None:
+    """Undo in a forked process what must not be inherited, and set what it needs."""
     import resource
 
     global _inside
@@ -268,11 +268,11 @@ def _settle(trace: Any) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = _data_bytes() + _MORE_MEMORY
     resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
-    _one_thread()
+    _limit_openmp()
 
 
 def _cuda_is_initialized() -> bool:
-    """Whether somebody in this process has called cuInit; CUDA's library is neither loaded nor initialized to find out."""
+    """Whether cuInit was called in this process; CUDA's library is neither loaded nor initialized to find out."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     except OSError:
@@ -282,12 +282,13 @@ def _cuda_is_initialized() -> bool:
 
 
 def _data_bytes() -> int:
-    found = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    return int(found[1]) << 10 if found else 0
+    """Bytes of data of this process (VmData)."""
+    match = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(match[1]) << 10 if match else 0
 
 
-def _one_thread() -> None:
-    """GNU's OpenMP waits forever for its threads in a forked process, unless it is told to use none."""
+def _limit_openmp() -> None:
+    """Set GNU's OpenMP to one thread: in a forked process it would wait forever for the threads of its parent."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     loaded = {line.split(maxsplit=5)[5] for line in lines if _OPENMP.search(line)}
     for path in sorted(loaded):

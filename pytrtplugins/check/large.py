@@ -1,4 +1,4 @@
-"""The rule about more elements than an int can count: kernels run on sparse memory, with a few blocks of the grid."""
+"""The rule about tensors with more than 2^31 elements: kernels run on sparse memory, with a few blocks of the grid."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..cuda.watch import Watch, watching
 from ..errors import PytrtpluginsError, UnavailableError
 from . import isolate
 from .cases import Case
-from .enqueue import allocated
+from .enqueue import allocate_arrays
 from .guard import Memory
-from .shared_dims import sharing
+from .shared_dims import inputs_that_share
 
 __all__ = ["large_tensors"]
 
@@ -24,16 +24,16 @@ _TIME_S = 10.0
 
 
 def large_tensors(case: Case) -> str:
-    """Kernels that are given more than 2^31 elements stay inside of them, or the plugin refuses such dims; see `Plugin.max_elements`.
+    """Kernels stay inside tensors of more than 2^31 elements, or the plugin refuses such dims; see `Plugin.max_elements`.
 
     Only the first, the last and a few blocks run, on memory that is there where it is touched; results are not compared.
 
     Raises:
         UnavailableError: the system gives no addresses for such arrays.
     """
-    for large in _larger(case):
+    for large in _large_cases(case):
         try:
-            with isolate.much_memory(), isolate.limited(_TIME_S):
+            with isolate.unlimited_memory(), isolate.limited(_TIME_S):
                 _enqueue(large)
         except UnavailableError:
             raise
@@ -50,29 +50,29 @@ def large_tensors(case: Case) -> str:
     return ""
 
 
-def _larger(case: Case) -> Iterator[Case]:
-    """The case with more than 2^31 elements in a tensor, or with as many as the plugin takes, by way of each axis that may grow.
+def _large_cases(case: Case) -> Iterator[Case]:
+    """The case with more than 2^31 elements in a tensor, or with the plugin's maximum, one for each axis that can grow.
 
     The axis grows in all inputs, or in those that share it. Above 2^31 the case's own elements fit in once more, so that the
     last image begins there, too.
     """
     most = case.plugin.max_elements
-    factor = _ELEMENTS // max(1, _elements(case)) + 2 if most is None else most // max(1, _elements(case))
+    factor = _ELEMENTS // max(1, _largest_count(case)) + 2 if most is None else most // max(1, _largest_count(case))
     for axis in range(max(map(len, case.dims))):
-        every = tuple(index for index, one in enumerate(case.dims) if len(one) > axis)
-        for group in dict.fromkeys((every, sharing(case, axis))):
+        every = tuple(index for index, shape in enumerate(case.dims) if len(shape) > axis)
+        for group in dict.fromkeys((every, inputs_that_share(case, axis))):
             dims = tuple(
-                (*one[:axis], one[axis] * factor, *one[axis + 1 :]) if index in group else one
-                for index, one in enumerate(case.dims)
+                (*shape[:axis], shape[axis] * factor, *shape[axis + 1 :]) if index in group else shape
+                for index, shape in enumerate(case.dims)
             )
             with contextlib.suppress(Exception):  # output_dims refuses them
                 large = replace(case, dims=dims)
-                if _elements(large) > (most or _ELEMENTS) // 2:
+                if _largest_count(large) > (most or _ELEMENTS) // 2:
                     yield large
 
 
-def _elements(case: Case) -> int:
-    """Of the largest tensor."""
+def _largest_count(case: Case) -> int:
+    """Number of elements of the largest tensor."""
     return max(math.prod(map(int, desc.dims)) for some in case.descs() for desc in some)
 
 
@@ -80,7 +80,7 @@ def _enqueue(case: Case) -> None:
     with case.runner() as runner:
         runner.recorded_launches()
         with Memory(at_end=True, guard_bytes=_GUARD_BYTES, track=False, sparse=True) as memory:
-            inputs, outputs, workspace = allocated(case.descs(), runner.workspace_bytes, memory)
+            inputs, outputs, workspace = allocate_arrays(case.descs(), runner.workspace_bytes, memory)
             with watching(Watch(memory.regions, sample=_BLOCKS)) as watch:
                 runner.enqueue(inputs, outputs, workspace=workspace)
             if watch.unwatched:

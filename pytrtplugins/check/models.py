@@ -1,4 +1,4 @@
-"""The rules that need ONNX: nodes, decompositions, engines."""
+"""Rules that need ONNX: nodes, decompositions, engines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..plugin.onnx_node import from_node
 from ..utils.optional import require
 from .cases import Case, outputs_of
 from .compare import differences
-from .formats import in_accepted_types
+from .formats import cases_in_other_types
 
 if TYPE_CHECKING:
     import onnx
@@ -22,7 +22,7 @@ _OPSET, _IR = 18, 10
 
 
 def one_node_model(case: Case, constant: int | None = None) -> onnx.ModelProto:
-    """A model that is the plugin's node alone, with the case's dims; ``constant``: which of the inputs is an initializer."""
+    """A model of the plugin's node alone, with the case's dims; ``constant``: index of the input that is an initializer."""
     helper = require("onnx.helper", extra="onnx", feature="checking a plugin's node")
     numpy_helper = require("onnx.numpy_helper", extra="onnx", feature="checking a plugin's node")
     inputs, outputs = case.descs()
@@ -31,11 +31,11 @@ def one_node_model(case: Case, constant: int | None = None) -> onnx.ModelProto:
         types = [helper.np_dtype_to_tensor_dtype(desc.dtype.numpy) for desc in descs]
         return [helper.make_tensor_value_info(d.name, t, d.dims) for d, t in zip(descs, types, strict=True)]
 
-    made = case.plugin.as_node([desc.name for desc in inputs], [desc.name for desc in outputs], "checked")
-    given = [desc for index, desc in enumerate(inputs) if index != constant]
+    node = case.plugin.as_node([desc.name for desc in inputs], [desc.name for desc in outputs], "checked")
+    input_descs = [desc for index, desc in enumerate(inputs) if index != constant]
     weights = [] if constant is None else [numpy_helper.from_array(case.inputs()[constant], inputs[constant].name)]
-    graph = helper.make_graph([made], "check", infos(given), infos(outputs), weights)
-    opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(made.domain, 1)]
+    graph = helper.make_graph([node], "check", infos(input_descs), infos(outputs), weights)
+    opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(node.domain, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=_IR)  # type: ignore[no-any-return]
 
 
@@ -52,21 +52,21 @@ def node(case: Case) -> str:
 
 
 def decomposition(case: Case) -> str:
-    """Inlined and as a function, run by onnxruntime, the decomposition gives what compute gives, in each type that onnxruntime has."""
+    """The decomposition, inlined and as a function, gives on onnxruntime what compute gives, in each type that onnxruntime has."""
     onnx = require("onnx", extra="onnx", feature="checking a decomposition")
     require("onnxruntime", extra="cpu", feature="checking a decomposition")
     forms = (("inlined", inline_plugins, case), ("as a function", add_functions, case))
-    for name, form, typed in (*forms, *(("inlined", inline_plugins, other) for other in in_accepted_types(case))):
+    for name, form, typed in (*forms, *(("inlined", inline_plugins, other) for other in cases_in_other_types(case))):
         where = name if typed is case else f"{name}, {typed.formats}"
         try:
             model = form(one_node_model(typed))
             onnx.checker.check_model(model, full_check=True)
-            found = _run_plainly(model, typed.inputs())
+            outputs = _run_plainly(model, typed.inputs())
         except Exception as error:  # onnx and onnxruntime raise types of their own
             if typed is not case and "NOT_IMPLEMENTED" in str(error):
                 continue
             return f"{where}: {type(error).__name__}: {error}"
-        if wrong := differences(found, outputs_of(case.plugin, typed.inputs())):
+        if wrong := differences(outputs, outputs_of(case.plugin, typed.inputs())):
             return f"{where}: {wrong}"
     return ""
 
@@ -79,7 +79,7 @@ def _run_plainly(model: onnx.ModelProto, inputs: Sequence[Any]) -> list[Any]:
 
 
 def engine(case: Case, name: str) -> str:
-    """The engine, given a model of this one node, gives what compute gives, with each input of several as a constant too."""
+    """The engine, on a model of this one node, gives what compute gives; each of several inputs is also tried as a constant."""
     inputs = {f"x{index}": array for index, array in enumerate(case.inputs())}
     expected = outputs_of(case.plugin, case.inputs())
     for constant in (None, *range(len(inputs) if len(inputs) > 1 else 0)):
@@ -101,5 +101,5 @@ def _run(model: onnx.ModelProto, arrays: Mapping[str, Any], engine_name: str) ->
 
     built = build(model, engine=engine_name, progress=False)
     with built.create_context() as context:
-        found = context.run({desc.name: arrays[desc.name] for desc in built.inputs})
-    return [found[f"y{index}"] for index in range(len(found))]
+        outputs = context.run({desc.name: arrays[desc.name] for desc in built.inputs})
+    return [outputs[f"y{index}"] for index in range(len(outputs))]

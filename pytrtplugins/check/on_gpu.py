@@ -1,4 +1,4 @@
-"""The rules of `enqueue` on a GPU: in all types and layouts, captured into a CUDA graph, and on two streams at once."""
+"""Rules of `enqueue` on a GPU: in all types and layouts, in a CUDA graph, and on two streams at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from ..cuda import gpu_reason
 from ..errors import UnavailableError
 from .cases import Case
-from .enqueue import from_layout, poisoned, to_layout, unlike_compute
+from .enqueue import difference_from_compute, from_layout, poisoned_array, to_layout
 
 __all__ = ["enqueue_on_gpu", "graph_replay", "two_streams"]
 
@@ -20,7 +20,7 @@ _ROUNDS = 20
 
 
 class _Run:
-    """One clone with arrays of its own on the GPU, and a stream that no other waits for.
+    """One clone with its own arrays on the GPU and its own stream.
 
     Attributes:
         stream: The stream.
@@ -31,8 +31,8 @@ class _Run:
 
         self._case, self._cupy, self._descs = case, cupy, case.descs()
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self._inputs = [self._made(desc) for desc in self._descs[0]]
-        self._outputs = [self._made(desc) for desc in self._descs[1]]
+        self._inputs = [self._allocate(desc) for desc in self._descs[0]]
+        self._outputs = [self._allocate(desc) for desc in self._descs[1]]
         allocate: Callable[[int], Any] = lambda size: cupy.full(size, 0xAA, np.uint8)  # noqa: E731
         self._runner = stack.enter_context(case.runner(self._descs, allocate=allocate))
 
@@ -41,7 +41,7 @@ class _Run:
         for array, desc, value in zip(self._inputs, self._descs[0], self._case.inputs(other), strict=True):
             _as_bytes(array).set(_as_bytes(np.ascontiguousarray(to_layout(value, desc.layout))))
         for array in self._outputs:
-            _as_bytes(array).set(_as_bytes(poisoned(array.shape, array.dtype, 0)))
+            _as_bytes(array).set(_as_bytes(poisoned_array(array.shape, array.dtype, 0)))
         self._cupy.cuda.Device().synchronize()
 
     def queue(self) -> None:
@@ -50,21 +50,21 @@ class _Run:
             self._runner.enqueue(self._inputs, self._outputs, self.stream)
 
     def wrong(self, other: int = 0) -> str:
-        """How the outputs differ from what compute gives, once the stream's work is done."""
+        """The difference between outputs and compute's, after the stream's work is done."""
         self.stream.synchronize()
-        found = [
+        outputs = [
             from_layout(self._cupy.asnumpy(_as_bytes(array)).view(array.dtype).reshape(array.shape), desc.layout)
             for array, desc in zip(self._outputs, self._descs[1], strict=True)
         ]
-        return unlike_compute(self._case, found, other)
+        return difference_from_compute(self._case, outputs, other)
 
-    def _made(self, desc: Any) -> Any:
+    def _allocate(self, desc: Any) -> Any:
         size = int(np.prod(desc.dims)) * desc.dtype.numpy.itemsize
         return self._cupy.zeros(size, np.uint8).view(desc.dtype.numpy).reshape(desc.dims)
 
 
 def enqueue_on_gpu(case: Case) -> str:
-    """Enqueue on a GPU, on a stream of its own, gives what compute gives on NumPy arrays, in each type and layout that is accepted.
+    """Enqueue on a GPU, on its own stream, gives what compute gives on NumPy arrays, in each supported type and layout.
 
     Raises:
         UnavailableError: there is no GPU, or no CuPy.
@@ -104,7 +104,7 @@ def graph_replay(case: Case) -> str:
 
 
 def two_streams(case: Case) -> str:
-    """Two clones, each on a stream and arrays of its own, do not disturb each other.
+    """Two clones, each on its own stream and arrays, do not disturb each other.
 
     Raises:
         UnavailableError: there is no GPU, or no CuPy.
@@ -114,7 +114,7 @@ def two_streams(case: Case) -> str:
             run.fill(other)
             run.queue()  # kernels are compiled and loaded here
             run.stream.synchronize()
-        begin = _wait_on_gpu()
+        begin = _delay_event()
         for run in runs:
             run.stream.wait_event(begin)
         for _ in range(_ROUNDS):
@@ -134,8 +134,8 @@ def _runs(case: Case, count: int) -> Iterator[list[_Run]]:
         yield [_Run(case, stack) for _ in range(count)]
 
 
-def _wait_on_gpu() -> Any:
-    """An event that comes some 20 ms later, by when the host has queued what is to run at once."""
+def _delay_event() -> Any:
+    """An event that completes some 20 ms later, when the host has queued all work, so that the work runs at once."""
     import cupy
 
     source = (

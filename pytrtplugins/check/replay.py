@@ -1,4 +1,4 @@
-"""Repeats recorded launches on a GPU, in a separate program: ``python -m pytrtplugins.check.replay FOLDER``."""
+"""Repeat recorded launches on a GPU in a separate program: ``python -m pytrtplugins.check.replay FOLDER``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Buffers", "main", "repeat", "write"]
 
 
 class Buffers:
-    """The memory behind recorded launches: the case's inputs, outputs and the workspace, as bytes.
+    """The memory of recorded launches: the case's inputs, outputs and workspace, as bytes.
 
     Inputs have the case's values; outputs and workspace are zeros.
     """
@@ -34,7 +34,7 @@ class Buffers:
             self._bytes["output", index] = np.zeros(size, np.uint8)
 
     def view(self, place: SymbolicArray) -> Any:
-        """The array at a recorded place."""
+        """The array at a recorded address."""
         begin = int(place.offset)
         data = self._bytes[place.role, place.index][begin : begin + int(place.nbytes)]
         return data.view(place.dtype).reshape(tuple(int(dim) for dim in place.shape))
@@ -91,7 +91,7 @@ def repeat(folder: Path, xp: Any) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    """Repeat the launches on the current GPU, each array in an allocation of its own."""
+    """Repeat the launches on the current GPU, with one allocation per array."""
     import cupy
 
     cupy.cuda.set_allocator(None)

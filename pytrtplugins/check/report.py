@@ -1,4 +1,4 @@
-"""The report of check_plugin."""
+"""The report of `check_plugin`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..errors import ConformanceError
-from ..utils.notebook import view
+from ..utils.notebook import object_html
 
 __all__ = ["Entry", "Remark", "Report"]
 
@@ -16,12 +16,12 @@ _ORDER = {"FAILED": 0, "WARNING": 1}
 
 
 class Remark(str):
-    """What a rule says of a plugin that keeps it: its entry is a warning."""
+    """A remark of a rule that passed: its entry becomes a warning."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One check.
+    """The result of one check.
 
     Attributes:
         name: What was checked.
@@ -41,7 +41,7 @@ class Entry:
 
     @property
     def blocked(self) -> bool:
-        """Whether it could not be tried because another check failed."""
+        """Whether the check did not run because another check failed."""
         return self.skipped and self.detail.endswith(", which failed")
 
     @property
@@ -52,7 +52,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Report:
-    """What all checks found; printed, what failed comes first.
+    """The results of all checks; when printed, failures come first.
 
     Attributes:
         plugin: The class that was checked.
@@ -95,7 +95,7 @@ class Report:
         return ElementTree.tostring(suite, "unicode", xml_declaration=True) + "\n"
 
     def raise_if_failed(self) -> None:
-        """Raise if a check failed.
+        """Raise an error if a check failed.
 
         Raises:
             ConformanceError: with the table as message and this report as ``.report``.
@@ -106,7 +106,7 @@ class Report:
     def _repr_html_(self) -> str:
         rows = [(entry.name, entry.state, entry.detail or entry.tried) for entry in self.entries]
         rows.sort(key=lambda row: _ORDER.get(row[1], len(_ORDER)))
-        return view(self._title, ("check", "result", "why, or on what"), rows)
+        return object_html(self._title, ("check", "result", "why, or on what"), rows)
 
     @property
     def _title(self) -> str:
@@ -115,7 +115,7 @@ class Report:
         return f"{self.plugin}: {result}" + (f", {warnings} warning{'s' * (warnings > 1)}" if warnings else "")
 
     def __str__(self) -> str:
-        """What failed, remarks on what did not, and a line for all that passed and that was skipped; `table` has each check."""
+        """Failures, remarks, and one line for all checks that passed or were skipped; `table` has each check."""
         first = sorted(
             (entry for entry in self.entries if entry.state in _ORDER), key=lambda entry: _ORDER[entry.state]
         )
@@ -149,11 +149,11 @@ class Report:
             if entry.blocked and first != entry.name:
                 continue
             others = blocked[entry.detail] - 1 if entry.blocked else 0
-            detail = _once(entry.detail, f"as for {first!r}", first == entry.name)
+            detail = _text_or_reference(entry.detail, f"as for {first!r}", first == entry.name)
             detail += f"; so do {others} more" if others > 1 else "; so does one more" if others else ""
             tried = f"tried {entry.tried}" if entry.tried else ""
             first = cases.setdefault(tried, entry.name)
-            tried = _once(tried, f"on the cases of {first!r}", first == entry.name)
+            tried = _text_or_reference(tried, f"on the cases of {first!r}", first == entry.name)
             between = "\n" if "\n" in detail else "; "
             text = between.join(filter(None, (detail, tried)))
             lines.append(f"  {entry.name:<{width}}  {entry.state:<7}  {text}".rstrip().replace("\n", "\n    "))
@@ -165,6 +165,6 @@ def _printable(text: str) -> str:
     return re.sub("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]", "?", text)
 
 
-def _once(text: str, reference: str, first: bool) -> str:
-    """The text where it stands for the first time; then what refers to it, if that is shorter."""
+def _text_or_reference(text: str, reference: str, first: bool) -> str:
+    """The text at its first occurrence; later a reference to it, if that is shorter."""
     return text if first or len(text) <= len(reference) else reference

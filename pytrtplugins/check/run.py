@@ -1,4 +1,4 @@
-"""Runs all checks of a plugin, in an order in which each failure has one cause."""
+"""Run all checks of a plugin, in an order in which each failure has one cause."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def check_plugin(
     skip: Collection[str] = (),
     reference: type[Plugin] | Plugin | None = None,
 ) -> Report:
-    """Try whether a plugin keeps the contract that engines rely on.
+    """Check whether a plugin keeps the contract that engines rely on.
 
     Shapes are found by asking `Plugin.output_dims`; int and bool fields get other values where the constructor accepts
     them, but for an instance with given shapes. A failure is reported at the smallest shape at which it shows. Where the
@@ -165,9 +165,9 @@ def check_plugin(
     """
     base = _instance(plugin)
     given = own_inputs(base, inputs)
-    right = None if reference is None else _reference(base, reference)
-    if unknown := sorted(set(skip) - set(known := check_names(engines, sanitize, reference)[1:])):
-        raise UsageError(f"skip: there is no check {unknown[0]!r}. Checks: {', '.join(known)}")
+    right = None if reference is None else _make_reference(base, reference)
+    if unknown := sorted(set(skip) - set(names := check_names(engines, sanitize, reference)[1:])):
+        raise UsageError(f"skip: there is no check {unknown[0]!r}. Checks: {', '.join(names)}")
     if isinstance(shapes, Mapping):
         _by_name(base, shapes)  # refused here, not in another process
     steps = StepRunner(base, time_limit, given)
@@ -182,15 +182,17 @@ def check_plugin(
         detail = f"no input shape works; {remark.removesuffix('.')}.\n{_advice(base, given, remark)}"
         return Report(repr(base), (Entry("dims", False, detail),))
     if sanitize:
-        reason = isolate.reason(base) or ("" if enqueue.has_kernels(base) else "the class has no kernels")
+        reason = isolate.unavailable_reason(base) or ("" if enqueue.has_kernels(base) else "the class has no kernels")
         sanitized = (
-            Step(name, rule, _few(cases), _BASIC_NAMES, 10, skip=reason, patience=20)
+            Step(name, rule, _select_cases(cases), _BASIC_NAMES, 10, skip=reason, patience=20)
             for name, rule in _SANITIZED.items()
         )
         steps.take(_left_out(sanitized, skip))
     for name, reason in _engines(engines).items():
         title, rule = f"engine {name}", partial(models.engine, name=name)
-        step = Step(title, rule, _few(cases), (*_BASIC, *_ENGINE_NEEDS), max_attempts=10, apart=False, skip=reason)
+        step = Step(
+            title, rule, _select_cases(cases), (*_BASIC, *_ENGINE_NEEDS), max_attempts=10, apart=False, skip=reason
+        )
         steps.take(_left_out([step], skip))
     if remark and steps.entries["dims"].ok:
         detail = f"{remark}\n{_REFUSE.format(type(base).__name__)}"
@@ -199,7 +201,7 @@ def check_plugin(
 
 
 def check_names(engines: str | Iterable[str] = "available", sanitize: bool = False, reference: Any = None) -> list[str]:
-    """Names of the checks that `check_plugin` makes with these options; ``compute`` stands for a plugin that ends the process at once."""
+    """Names of the checks that `check_plugin` runs with these options; ``compute`` fails if a plugin ends the process at once."""
     return [
         "compute",
         *_BASIC,
@@ -217,11 +219,11 @@ def _left_out(steps: Iterable[Step], names: Collection[str]) -> Iterator[Step]:
 
 
 def _advice(base: Plugin, given: Sequence[Samples | None], remark: str) -> str:
-    """What to do where no shape works: the shapes may be others, or the inputs' types and values."""
+    """Advice if no shape works: other shapes, or other types and values of inputs."""
     count = base.num_inputs or 1
     parameters = inspect.signature(base.output_dims).parameters.values()
     differ = base.num_inputs not in (None, len(parameters))
-    if differ and not any(each.kind is each.VAR_POSITIONAL for each in parameters):
+    if differ and not any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return (
             f"Causes: output_dims has {len(parameters)} parameters, compute {count}.\n"
             "Do: give both a parameter for each input: its dims, and its array"
@@ -234,15 +236,15 @@ def _advice(base: Plugin, given: Sequence[Samples | None], remark: str) -> str:
     types = [DType.FLOAT32, *[DType.INT32] * (count - 1)]
     example = "as here the first from the others"
     if any(given):
-        types = [one.dtype if one else DType.FLOAT32 for one in (*given, *[None] * (count - len(given)))]
+        types = [sample.dtype if sample else DType.FLOAT32 for sample in (*given, *[None] * (count - len(given)))]
         example = "as those that are given"
     outputs = next((dtype for dtype in types if dtype not in (DType.INT32, DType.INT64)), types[0])
     source = supports_format_source(base, types, [outputs])
     return f"{shapes}\nCauses: its inputs differ in type, {example}. {source}"
 
 
-def _reference(base: Plugin, reference: type[Plugin] | Plugin) -> Plugin:
-    """A plugin of the class that says what is right, with the fields of the one to check."""
+def _make_reference(base: Plugin, reference: type[Plugin] | Plugin) -> Plugin:
+    """An instance of the reference class, with the fields of the plugin to check."""
     cls, names = reference if isinstance(reference, type) else type(reference), list(base.fields())
     if not (issubclass(cls, Plugin) and [spec.name for spec in cls.field_specs()] == names):
         raise UsageError(
@@ -252,6 +254,7 @@ def _reference(base: Plugin, reference: type[Plugin] | Plugin) -> Plugin:
 
 
 def _steps(base: Plugin, cases: list[Case], reference: Plugin | None = None) -> Iterator[Step]:
+    """Yield the steps of all rules on these cases, in order."""
     if not cases:
         return
     others, not_run = ([case for case in cases if case.role == role] for role in (OTHER_FORMAT, NOT_RUN))
@@ -266,7 +269,7 @@ def _steps(base: Plugin, cases: list[Case], reference: Plugin | None = None) -> 
         else:
             few, needs = name in _FEW, (*_BASIC, *_NEEDS.get(name, ()))
             max_attempts = 0 if name == "large tensors" else 10 if few else 80
-            some = _few(cases) if few else [*cases, *others] if name == "enqueue on the GPU" else cases
+            some = _select_cases(cases) if few else [*cases, *others] if name == "enqueue on the GPU" else cases
             yield Step(name, rule, some[:1] if name == "two threads" else some, needs, max_attempts, name not in _HERE)
     if reference is not None:
         rule = partial(enqueue.same_as_reference, reference=reference)
@@ -279,12 +282,13 @@ def _step_of_formats(name: str, rule: Rule, cases: list[Case], not_run: list[Cas
         return Step(
             name, rule, (), skip=f"supports_format accepts no other {'layouts' if name == 'layouts' else 'types'}"
         )
-    left = list(dict.fromkeys(case.formats for case in not_run))
-    remark = f"accepted, not run: {len(left)} more, as {left[0]}" if left else ""
+    formats = list(dict.fromkeys(case.formats for case in not_run))
+    remark = f"accepted, not run: {len(formats)} more, as {formats[0]}" if formats else ""
     return Step(name, rule, cases, (*_BASIC, *_NEEDS[name]), 40, remark=remark)
 
 
 def _with_layouts(cases: Iterable[Case], nhwc: bool) -> list[Case]:
+    """The cases that have an NHWC tensor, or, without ``nhwc``, those that have none."""
     return [case for case in cases if ("nhwc" in case.layouts) is nhwc]
 
 
@@ -299,19 +303,19 @@ def _instance(plugin: type[Plugin] | Plugin) -> Plugin:
 def _all_cases(
     base: Plugin, shapes: Any, given: tuple[Samples | None, ...], seed: int, trial: Trial, vary: bool
 ) -> tuple[list[Case], str]:
-    arrays = [one.array for one in given if one and one.array is not None]
+    arrays = [sample.array for sample in given if sample and sample.array is not None]
     if shapes is None and arrays and len(arrays) == (base.num_inputs or len(given)):
         shapes = [tuple(array.shape for array in arrays)]
     rng = np.random.default_rng(seed)
     if shapes is not None:
         if isinstance(shapes, Mapping):
             shapes = [_by_name(base, shapes)]
-            found, remark = cases_around(base, shapes[0], seed, trial, given)
+            own_shape_cases, remark = cases_around(base, shapes[0], seed, trial, given)
         else:
-            found = given_cases(base, shapes, seed, given, trial)
-            remark = "" if found else "shapes= is empty"
+            own_shape_cases = given_cases(base, shapes, seed, given, trial)
+            remark = "" if own_shape_cases else "shapes= is empty"
         others = cases_of_variants(variants(base, rng, _VARIANTS)[1:] if vary else [], shapes, seed, trial, given)
-        return [*found, *others, *_other_formats(found)], remark
+        return [*own_shape_cases, *others, *_other_formats(own_shape_cases)], remark
     cases, remark = find_cases(base, rng, _CASES, trial, given)
     for other in variants(base, rng, _VARIANTS)[1:] if cases else []:
         cases += find_cases(other, rng, 2, trial, given)[0]
@@ -327,11 +331,11 @@ def _by_name(base: Plugin, shapes: Mapping[str, Sequence[int]]) -> tuple[tuple[i
 
 
 def _other_formats(cases: list[Case]) -> list[Case]:
-    """Those of `other_formats`, where an engine runs `enqueue` in them."""
+    """The cases of `other_formats`, if an engine runs `enqueue` in them."""
     return other_formats(cases) if cases and has_enqueue(type(cases[0].plugin)) else []
 
 
-def _few(cases: list[Case]) -> list[Case]:
+def _select_cases(cases: list[Case]) -> list[Case]:
     """One case of up to three plugins, the largest of at most rank 4: different fields matter more than shapes."""
     chosen: dict[str, Case] = {}
     for case in cases:
@@ -347,7 +351,7 @@ def _does_not_apply(plugin: Plugin, name: str) -> str:
         return "the plugin has no enqueue of its own"
     if name in ("large tensors", "graph capture", "graph capture on the GPU") and not enqueue.has_kernels(plugin):
         return "the class has no kernels"
-    if name in _APART and (reason := isolate.reason(plugin)):
+    if name in _APART and (reason := isolate.unavailable_reason(plugin)):
         return reason
     if name == "int8 pass-through" and plugin.int8 != "pass_through":
         return (
@@ -359,12 +363,14 @@ def _does_not_apply(plugin: Plugin, name: str) -> str:
 
 
 def _engines(wanted: str | Iterable[str]) -> dict[str, str]:
-    """Engines to try, and why one cannot be."""
+    """Engines to try → why one cannot be used, empty if it can."""
     from ..engines.registry import availability_of, engine_class, names
 
     if wanted != "available":
         wanted = [wanted] if isinstance(wanted, str) else list(wanted)
-    found = {name: availability_of(name).reason for name in (names() if wanted == "available" else wanted)}
+    reasons = {name: availability_of(name).reason for name in (names() if wanted == "available" else wanted)}
     return {
-        name: reason for name, reason in found.items() if wanted != "available" or reason or engine_class(name).computes
+        name: reason
+        for name, reason in reasons.items()
+        if wanted != "available" or reason or engine_class(name).computes
     }

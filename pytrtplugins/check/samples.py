@@ -1,4 +1,4 @@
-"""The user's own inputs for a check: arrays, or ranges of random values."""
+"""The caller's own inputs for a check: arrays, or ranges of random values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Samples", "input_names", "own_inputs"]
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Where the values of one input come from.
+    """The source of one input's values: an array or a range.
 
     Attributes:
         array: The user's own; None where there is a range.
@@ -61,15 +61,17 @@ class Samples:
 
 
 def input_names(plugin: Plugin) -> list[str]:
-    """Names of the inputs: those of the parameters of `compute`, or x0, x1 and so on where it takes any number."""
+    """Names of the inputs: the parameters of `compute`, or x0, x1 and so on if it takes any number."""
     parameters = [*inspect.signature(plugin.compute).parameters.values()]
     count = plugin.num_inputs
-    named = count is not None and not any(one.kind is one.VAR_POSITIONAL for one in parameters)
-    return [one.name for one in parameters[:count]] if named else [f"x{index}" for index in range(count or 64)]
+    named = count is not None and not any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+    return (
+        [parameter.name for parameter in parameters[:count]] if named else [f"x{index}" for index in range(count or 64)]
+    )
 
 
 def own_inputs(plugin: Plugin, inputs: Mapping[str, Any] | Sequence[Any] | None) -> tuple[Samples | None, ...]:
-    """What a caller gives for the inputs, each an array, a range ``(low, high)``, or None, by name or in order.
+    """Parse the caller's inputs, by name or in order: each an array, a range ``(low, high)``, or None.
 
     Raises:
         UsageError: there is no such input, or what is given for it is something else.
@@ -77,17 +79,17 @@ def own_inputs(plugin: Plugin, inputs: Mapping[str, Any] | Sequence[Any] | None)
     if inputs is None:
         return ()
     names = input_names(plugin)
-    known = ", ".join(names[: plugin.num_inputs or 2]) + (", ..." if plugin.num_inputs is None else "")
+    name_list = ", ".join(names[: plugin.num_inputs or 2]) + (", ..." if plugin.num_inputs is None else "")
     if not isinstance(inputs, Mapping):
         if len(inputs) > len(names):
-            raise UsageError(f"inputs: {len(inputs)} are given; {plugin!r} has {len(names)}: {known}.")
+            raise UsageError(f"inputs: {len(inputs)} are given; {plugin!r} has {len(names)}: {name_list}.")
         inputs = dict(zip(names, inputs, strict=False))
     unknown = [name for name in inputs if name not in names]
     if unknown:
-        raise UsageError(f"inputs: {plugin!r} has no input {unknown[0]!r}. Inputs: {known}.")
-    given = [_samples(name, inputs.get(name)) for name in names]
-    last = max((index for index, one in enumerate(given) if one), default=-1)
-    return tuple(given[: last + 1])
+        raise UsageError(f"inputs: {plugin!r} has no input {unknown[0]!r}. Inputs: {name_list}.")
+    samples = [_samples(name, inputs.get(name)) for name in names]
+    last = max((index for index, sample in enumerate(samples) if sample), default=-1)
+    return tuple(samples[: last + 1])
 
 
 def _samples(name: str, value: Any) -> Samples | None:
@@ -100,10 +102,10 @@ def _samples(name: str, value: Any) -> Samples | None:
     array = np.asarray(value)
     array = array.astype(np.float32) if array.dtype == np.float64 else array
     try:
-        known = DType.of(array) in PLUGIN_DTYPES
+        is_supported = DType.of(array) in PLUGIN_DTYPES
     except Exception:  # NumPy's types are many
-        known = False
-    if not known or not array.size:
+        is_supported = False
+    if not is_supported or not array.size:
         raise UsageError(
             f"inputs: {name}: expected an array of {', '.join(map(str, PLUGIN_DTYPES))} with elements, or a range (low, high); "
             f"found {array.dtype}{list(array.shape)}"

@@ -1,4 +1,4 @@
-"""The rules of `check_plugin(..., sanitize=True)`: kernels under AddressSanitizer on a CPU, under compute-sanitizer on a GPU.
+"""Rules of `check_plugin(..., sanitize=True)`: kernels under AddressSanitizer on a CPU, under compute-sanitizer on a GPU.
 
 The launches of `enqueue` are recorded, and repeated by themselves in a program that is started for it: with each array in
 memory of exactly its size.
@@ -49,7 +49,7 @@ static void* pytrt_take(FILE* file, long long& size) {
 
 
 def address_sanitizer(case: Case) -> str:
-    """The kernels' accesses are inside of their arrays, and nothing in them is undefined, as g++'s sanitizers see it.
+    """Kernels access only their arrays, and nothing in them is undefined behaviour, as checked by g++'s sanitizers.
 
     Raises:
         UnavailableError: the C++ compiler has no AddressSanitizer, or `enqueue` does more than to launch kernels.
@@ -61,14 +61,14 @@ def address_sanitizer(case: Case) -> str:
         )
         if 0 in launch.threads:
             continue
-        found = _run_sanitized(unit, launch, buffers)
-        if found:
-            return found
+        report = _run_sanitized(unit, launch, buffers)
+        if report:
+            return report
     return ""
 
 
 def compute_sanitizer(case: Case) -> str:
-    """NVIDIA's tools find no wrong access, race, uninitialized read or barrier fault in the kernels on the GPU.
+    """NVIDIA's compute-sanitizer finds no wrong access, race, uninitialized read or barrier error in the kernels on the GPU.
 
     Raises:
         UnavailableError: there is no compute-sanitizer or no GPU, or `enqueue` does more than to launch kernels.
@@ -87,33 +87,33 @@ def compute_sanitizer(case: Case) -> str:
         for tool in TOOLS:
             options = ["--tool", tool, "--error-exitcode", str(_FOUND), *_KERNELS_ONLY]
             options += ["--padding", "64"] if tool == "memcheck" else []
-            done = _program([program, *options, *command], environment)
-            if done.returncode == _FOUND:
-                return (
-                    f"compute-sanitizer {tool}: {read_compute_sanitizer(done.stdout, [one.kernel for one in launches])}"
-                )
-            if done.returncode:
+            process = _program([program, *options, *command], environment)
+            if process.returncode == _FOUND:
+                return f"compute-sanitizer {tool}: {read_compute_sanitizer(process.stdout, [launch.kernel for launch in launches])}"
+            if process.returncode:
                 raise UnavailableError(
-                    f"compute-sanitizer {tool} ends with {done.returncode}: {done.stdout.strip()[-300:]}"
+                    f"compute-sanitizer {tool} ends with {process.returncode}: {process.stdout.strip()[-300:]}"
                 )
     return ""
 
 
 def read_address_sanitizer(output: str, unit: CompileUnit) -> str:
-    """What AddressSanitizer or UndefinedBehaviorSanitizer wrote, in two lines: what and where, and the line of source.
+    """Summarize the output of AddressSanitizer or UndefinedBehaviorSanitizer: kind of error and place, and the source line.
 
     The kernel's label is its file's name in it.
     """
     undefined = re.search(r"^(?P<file>[^\n]*?):(?P<line>\d+):\d+: runtime error: (?P<what>.*)$", output, re.MULTILINE)
     if undefined:
-        return _told("UndefinedBehaviorSanitizer", undefined["what"], unit.label, unit.source, int(undefined["line"]))
+        return _finding_text(
+            "UndefinedBehaviorSanitizer", undefined["what"], unit.label, unit.source, int(undefined["line"])
+        )
     error = re.search(r"ERROR: AddressSanitizer: (?P<what>[\w-]+)", output)
     access = re.search(r"^(?P<what>READ|WRITE) of size \d+", output, re.MULTILINE)
     what = error["what"] if error else output.strip()[-300:]
     line = re.search(rf"^\s+#\d+ .*{re.escape(unit.label)}:(\d+)", output, re.MULTILINE)
     place = re.search(r"is located .*", output)
     parts = [what, *([access[0]] if access else []), *([place[0]] if place else [])]
-    return _told("AddressSanitizer", ", ".join(parts), unit.label, unit.source, int(line[1]) if line else 0)
+    return _finding_text("AddressSanitizer", ", ".join(parts), unit.label, unit.source, int(line[1]) if line else 0)
 
 
 _REPORT = re.compile(
@@ -137,10 +137,10 @@ def read_compute_sanitizer(output: str, kernels: Sequence[Any] = ()) -> str:
         return f"{report['what']}{where}"
     source = next((kernel.source for kernel in kernels if kernel.label == place[1]), "")
     what = report["what"].partition(" at ")[0].rstrip(" .")
-    return _told(what, where.removeprefix(", "), place[1], source, int(place[2]))
+    return _finding_text(what, where.removeprefix(", "), place[1], source, int(place[2]))
 
 
-def _told(who: str, what: str, label: str, source: str, line: int) -> str:
+def _finding_text(who: str, what: str, label: str, source: str, line: int) -> str:
     lines = source.splitlines()
     shown = f"\n    {line:4} | {lines[line - 1].rstrip()}" if 1 <= line <= len(lines) else ""
     return f"{who}: {label}{f':{line}' if line else ''}{what and ': '}{what}{shown}"
@@ -172,12 +172,12 @@ def _run_sanitized(unit: CompileUnit, launch: LaunchRecord, buffers: replay.Buff
         if array is not None:
             arrays.append((array if isinstance(value, SymbolicArray) else None, array.nbytes))
     with tempfile.TemporaryDirectory() as folder:
-        given, after = Path(folder) / "in", Path(folder) / "out"
-        given.write_bytes(b"".join(parts))
-        done = _program([str(program), str(given), str(after)], {**os.environ, **_OPTIONS})
-        if done.returncode:
-            return read_address_sanitizer(done.stderr, unit)
-        data = after.read_bytes()
+        input_path, output_path = Path(folder) / "in", Path(folder) / "out"
+        input_path.write_bytes(b"".join(parts))
+        process = _program([str(program), str(input_path), str(output_path)], {**os.environ, **_OPTIONS})
+        if process.returncode:
+            return read_address_sanitizer(process.stderr, unit)
+        data = output_path.read_bytes()
     offset = 0
     for array, size in arrays:
         if array is not None:
@@ -220,5 +220,5 @@ def _main_code(unit: CompileUnit) -> str:
 
 
 def _program(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    with isolate.much_memory():  # sanitizers reserve addresses for all memory that there could be
+    with isolate.unlimited_memory():  # sanitizers reserve addresses for all memory that there could be
         return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

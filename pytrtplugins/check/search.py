@@ -1,4 +1,4 @@
-"""Looks for shapes, types and field values that a plugin takes."""
+"""Search shapes, types and field values that a plugin accepts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHANGES: tuple[Callable[[int], int], ...] = (
 
 
 class Trial:
-    """Tries cases while they are looked for."""
+    """Runs candidate cases; a subclass reports each case first, since the process may crash."""
 
     def note(self, case: Case) -> None:
         """Say what comes next, for when the process does not survive it."""
@@ -62,8 +62,8 @@ def make_plugin(cls: type[Plugin]) -> Plugin:
 
 
 def variants(plugin: Plugin, rng: np.random.Generator, count: int) -> list[Plugin]:
-    """The plugin, and others of its class with random values for int and bool fields where the constructor accepts them."""
-    found = [plugin]
+    """The plugin, and others of its class with random int and bool fields that the constructor accepts."""
+    plugins = [plugin]
     names = [spec for spec in plugin.field_specs() if spec.field_kind.is_varied]
     for _ in range(4 * count if names else 0):
         chosen = rng.random(len(names)) < 0.6
@@ -76,11 +76,11 @@ def variants(plugin: Plugin, rng: np.random.Generator, count: int) -> list[Plugi
             other = type(plugin)(**{**plugin.fields(), **changed})
         except FieldError:
             continue
-        if all(other != known for known in found):
-            found.append(other)
-        if len(found) > count:
+        if all(other != plugin_found for plugin_found in plugins):
+            plugins.append(other)
+        if len(plugins) > count:
             break
-    return found
+    return plugins
 
 
 def given_cases(
@@ -94,7 +94,7 @@ def given_cases(
     cases = []
     for number, shape in enumerate(shapes):
         nested = bool(shape) and isinstance(shape[0], (tuple, list))
-        dims = tuple(tuple(map(int, one)) for one in (shape if nested else (shape,)))
+        dims = tuple(tuple(map(int, input_shape)) for input_shape in (shape if nested else (shape,)))
         (trial or Trial()).note(Case(plugin, dims, (DType.FLOAT32,) * len(dims), seed + number))
         try:
             dtypes = input_dtypes(plugin, dims, given)
@@ -107,7 +107,7 @@ def given_cases(
 def cases_around(
     plugin: Plugin, shape: tuple[Shape, ...], seed: int, trial: Trial, given: tuple[Samples | None, ...] = ()
 ) -> tuple[list[Case], str]:
-    """The case of some dims, and up to six with other sizes that the plugin takes.
+    """The case with these dims, and up to six cases with other sizes that the plugin accepts.
 
     Equal sizes change together, or the batch alone; then one axis alone, which most rules refuse.
 
@@ -136,8 +136,8 @@ def cases_around(
 def cases_of_variants(
     plugins: Sequence[Plugin], shapes: Sequence[Any], seed: int, trial: Trial, given: tuple[Samples | None, ...] = ()
 ) -> list[Case]:
-    """Cases with the caller's shapes for plugins with other fields, where they take these."""
-    found = []
+    """Cases with the caller's shapes for plugins with other field values, if they accept these shapes."""
+    cases = []
     for plugin in plugins:
         for case in given_cases(plugin, shapes, seed, given, trial)[:2]:
             try:
@@ -145,28 +145,32 @@ def cases_of_variants(
                 trial.accepts(case)
             except Exception:  # whatever a user's rule raises, it is a refusal
                 continue
-            found.append(case)
-    return found
+            cases.append(case)
+    return cases
 
 
 def _disagreement(plugin: Plugin, dims: Sequence[Shape], error: Exception) -> str:
-    return f"output_dims accepts {_text(plugin, dims)}, compute does not ({type(error).__name__}: {error})"
+    return f"output_dims accepts {_dims_text(plugin, dims)}, compute does not ({type(error).__name__}: {error})"
 
 
 def _one_axis_longer(shape: tuple[Shape, ...]) -> Iterator[tuple[Shape, ...]]:
-    for index, one in enumerate(shape):
-        for axis, size in enumerate(one):
-            yield (*shape[:index], (*one[:axis], size + 1, *one[axis + 1 :]), *shape[index + 1 :])
+    for index, input_shape in enumerate(shape):
+        for axis, size in enumerate(input_shape):
+            yield (*shape[:index], (*input_shape[:axis], size + 1, *input_shape[axis + 1 :]), *shape[index + 1 :])
 
 
 def _sizes_around(shape: tuple[Shape, ...]) -> Iterator[tuple[Shape, ...]]:
-    known = {shape}
-    for size in (None, *sorted({size for one in shape for size in one})):  # None: the first axis of all
+    visited = {shape}
+    for size in (None, *sorted({size for input_shape in shape for size in input_shape})):  # None: the first axis of all
         for change in _CHANGES:
-            places = ((axis == 0) if size is None else (old == size) for one in shape for axis, old in enumerate(one))
-            dims = tuple(tuple(change(old) if next(places) else old for old in one) for one in shape)
-            if dims not in known and all(math.prod(one) <= MAX_ELEMENTS for one in dims):
-                known.add(dims)
+            places = (
+                (axis == 0) if size is None else (old == size)
+                for input_shape in shape
+                for axis, old in enumerate(input_shape)
+            )
+            dims = tuple(tuple(change(old) if next(places) else old for old in input_shape) for input_shape in shape)
+            if dims not in visited and all(math.prod(input_shape) <= MAX_ELEMENTS for input_shape in dims):
+                visited.add(dims)
                 yield dims
 
 
@@ -177,25 +181,25 @@ def find_cases(
     trial: Trial,
     given: tuple[Samples | None, ...] = (),
 ) -> tuple[list[Case], str]:
-    """Look for shapes that `output_dims` accepts and `compute` takes: so many of the usual rank, and fewer of others.
+    """Search shapes that `output_dims` and `compute` accept: ``count`` of the usual rank, and fewer of other ranks.
 
     Returns:
         The cases, smallest first; and a remark: shapes that `output_dims` accepts though `compute` refuses them, or, when
         there are no cases, why.
     """
-    found: list[Case] = []
+    cases: list[Case] = []
     remark = ""
     for rank in _RANKS:
         here: list[Case] = []
         refused = 0
         for candidate in _candidates(plugin, rank, rng):
-            dims = _with_own(candidate, given)
+            dims = _with_own_dims(candidate, given)
             trial.note(Case(plugin, dims, (DType.FLOAT32,) * len(dims)))
             try:
                 plugin.all_output_dims(dims)
                 case = Case(plugin, dims, input_dtypes(plugin, dims, given), int(rng.integers(2**31)), given)
             except Exception as error:  # whatever a user's rule raises, it is a refusal
-                remark = remark or f"output_dims refuses {_text(plugin, dims)}: {error}"
+                remark = remark or f"output_dims refuses {_dims_text(plugin, dims)}: {error}"
                 continue
             try:
                 trial.note(case)
@@ -210,35 +214,40 @@ def find_cases(
             here.append(case)
             if len(here) >= (count if rank == 4 else max(2, count // 3)):
                 break
-        found += here
-    if found and remark.startswith("output_dims refuses"):
+        cases += here
+    if cases and remark.startswith("output_dims refuses"):
         remark = ""
-    return sorted(found, key=lambda case: sum(map(math.prod, case.dims))), remark
+    return sorted(cases, key=lambda case: sum(map(math.prod, case.dims))), remark
 
 
-def _with_own(dims: tuple[Shape, ...], given: Sequence[Samples | None]) -> tuple[Shape, ...]:
-    """The dims, those of the user's own arrays in their places."""
-    own = [one.array.shape if one and one.array is not None else None for one in given]
-    return tuple(own[index] if index < len(own) and own[index] is not None else one for index, one in enumerate(dims))  # type: ignore[misc]
+def _with_own_dims(dims: tuple[Shape, ...], given: Sequence[Samples | None]) -> tuple[Shape, ...]:
+    """The dims, replaced by those of the caller's own arrays."""
+    own_shapes = [item.array.shape if item and item.array is not None else None for item in given]
+    return tuple(
+        own_shapes[index] if index < len(own_shapes) and own_shapes[index] is not None else item
+        for index, item in enumerate(dims)
+    )  # type: ignore[misc]
 
 
 def input_dtypes(plugin: Plugin, dims: Sequence[Shape], given: Sequence[Samples | None] = ()) -> tuple[DType, ...]:
-    """float32, or the first other types that the plugin supports; those of the user's own arrays as they are."""
-    own = {index: DType.of(one.array) for index, one in enumerate(given) if one and one.array is not None}
+    """float32, or the first other types that the plugin supports; the caller's arrays keep their types."""
+    own_dtypes = {
+        index: DType.of(samples.array) for index, samples in enumerate(given) if samples and samples.array is not None
+    }
 
     def with_own(dtypes: Sequence[DType]) -> tuple[DType, ...]:
-        return tuple(own.get(index, dtype) for index, dtype in enumerate(dtypes))
+        return tuple(own_dtypes.get(index, dtype) for index, dtype in enumerate(dtypes))
 
     candidates = sorted(PLUGIN_DTYPES, key=lambda dtype: dtype is DType.BFLOAT16)
     uniform = [(dtype,) * len(dims) for dtype in candidates]
     for dtypes in itertools.chain(uniform, itertools.product(candidates[:7], repeat=min(len(dims), 3))):
-        if len(dtypes) == len(dims) and supported(plugin, dims, with_own(dtypes)):
+        if len(dtypes) == len(dims) and supports_linear(plugin, dims, with_own(dtypes)):
             return with_own(dtypes)
     return with_own((DType.FLOAT32,) * len(dims))
 
 
-def supported(plugin: Plugin, dims: Sequence[Shape], dtypes: Sequence[DType]) -> bool:
-    """Whether the plugin says that it takes these types, linear."""
+def supports_linear(plugin: Plugin, dims: Sequence[Shape], dtypes: Sequence[DType]) -> bool:
+    """Whether the plugin supports these types in linear layout."""
     inputs, outputs = Case(plugin, tuple(dims), tuple(dtypes)).descs()
     descs = [*inputs, *outputs]
     return all(plugin.supports_format(position, descs) for position in range(len(descs)))
@@ -248,29 +257,29 @@ def _candidates(plugin: Plugin, rank: int, rng: np.random.Generator) -> Iterator
     """Dims of all inputs: first alike, then each for itself; random, small sizes more often."""
     inputs = plugin.num_inputs
     counts = (2, 1, 3) if inputs is None else (inputs,)
-    hints = _hints(plugin, rank)
+    hints = _sizes_in_errors(plugin, rank)
     channels = [*range(1, 33), *(value for value in hints if value <= MAX_ELEMENTS)]
     for count in counts:
         for attempt in range(1500 if rank == _RANKS[0] else 200):
             if rank > 2:
-                side = _drawn(_SIDES, rank - 2, rng)
-                channel = _drawn(hints if hints and attempt % 2 else channels, 1, rng)
+                side = _draw(_SIDES, rank - 2, rng)
+                channel = _draw(hints if hints and attempt % 2 else channels, 1, rng)
                 dims = (int(rng.integers(1, 4)), *channel, *side)
             else:
-                dims = _drawn(channels, rank, rng)
+                dims = _draw(channels, rank, rng)
             if math.prod(dims) <= MAX_ELEMENTS:
                 yield (dims,) * count
         for _ in range(1500 if count > 1 else 0):
             yield tuple(tuple(map(int, rng.integers(1, 5, rng.integers(1, 5)))) for _ in range(count))
 
 
-def _drawn(values: Sequence[int], count: int, rng: np.random.Generator) -> Shape:
-    """So many of the values: those that `Generator.choice` draws, which makes an array of them each time."""
+def _draw(values: Sequence[int], count: int, rng: np.random.Generator) -> Shape:
+    """Draw ``count`` values like `Generator.choice`, which would make an array of them each time."""
     return tuple([values[int(rng.integers(len(values)))] for _ in range(count)])
 
 
-def _hints(plugin: Plugin, rank: int) -> list[int]:
-    """Sizes that the shape rule's own messages ask for: ``DimsError(..., expected=75)`` or ``by=4``."""
+def _sizes_in_errors(plugin: Plugin, rank: int) -> list[int]:
+    """Sizes that the shape rule's own errors name: ``DimsError(..., expected=75)`` or ``by=4``."""
     hints: list[int] = []
     trial = [1] * rank
     for _ in range(3):
@@ -278,19 +287,20 @@ def _hints(plugin: Plugin, rank: int) -> list[int]:
             plugin.all_output_dims([tuple(trial)] * (plugin.num_inputs or 1))
             break
         except PytrtpluginsError as error:
-            asked = error.facts.get("expected", error.facts.get("by"))
-            if not isinstance(asked, int) or rank < 2:
+            size = error.facts.get("expected", error.facts.get("by"))
+            if not isinstance(size, int) or rank < 2:
                 break
-            hints += [asked] if "expected" in error.facts else [asked, 2 * asked, 3 * asked]
-            trial[1] = asked
+            hints += [size] if "expected" in error.facts else [size, 2 * size, 3 * size]
+            trial[1] = size
         except Exception:
             break
     return hints
 
 
-def _text(plugin: Plugin, dims: Sequence[Shape]) -> str:
-    """Dims, with the names of the inputs where there are several."""
+def _dims_text(plugin: Plugin, dims: Sequence[Shape]) -> str:
+    """Dims as text, with names if there are several inputs."""
     names = input_names(plugin)
     return ", ".join(
-        f"{names[index]} {list(one)}" if len(dims) > 1 else str(list(one)) for index, one in enumerate(dims)
+        f"{names[index]} {list(input_dims)}" if len(dims) > 1 else str(list(input_dims))
+        for index, input_dims in enumerate(dims)
     )

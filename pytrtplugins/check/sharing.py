@@ -1,4 +1,4 @@
-"""The rules about state that plugins keep between two runs, share between two threads, or find in inputs that are one array."""
+"""Rules about state that a plugin keeps between runs, shares between threads, or finds in inputs that are one array."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import numpy as np
 
 from ..plugin.base import Plugin
 from ..plugin.policy import has_enqueue
-from ..plugin.runner import PluginRunner, host_memory
+from ..plugin.runner import PluginRunner, host_workspace
 from .cases import Case, outputs_of
 from .compare import differences
-from .enqueue import Setting, defects_only, poisoned, run_enqueue
-from .formats import accepted
-from .shared_dims import sharing, with_axis
+from .enqueue import Setting, defects_only, poisoned_array, run_enqueue
+from .formats import accepted_cases
+from .shared_dims import inputs_that_share, with_axis
 
 __all__ = ["changing_dims", "empty_batch", "kept_inputs", "one_array_twice", "repeated_runs", "two_threads"]
 
@@ -39,12 +39,12 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 @defects_only
 def repeated_runs(case: Case) -> str:
-    """One context gives the same results in its first, second and third run, with other inputs between."""
+    """One context gives the same results in its first, second and third run, with other inputs between them."""
     expected = [run_enqueue(case, other=other).outputs for other in (0, 1)]
     with case.runner() as runner:
         for number, (other, pattern) in enumerate(((0, 0xFF), (1, 0x4B), (0, 0xC3))):
-            found = run_enqueue(case, Setting(pattern=pattern), other, runner).outputs
-            wrong = differences(found, expected[other])
+            outputs = run_enqueue(case, Setting(pattern=pattern), other, runner).outputs
+            wrong = differences(outputs, expected[other])
             if wrong:
                 return f"state kept between runs: run {number + 1} of a context gives something else than a new one: {wrong}"
     return ""
@@ -52,8 +52,8 @@ def repeated_runs(case: Case) -> str:
 
 @defects_only
 def kept_inputs(case: Case) -> str:
-    """A run reads its own inputs as they are then: not the arrays of an earlier run, nor what these held."""
-    for name, prepared in (("compute", _computing), ("enqueue", _enqueueing)):
+    """A run reads its own inputs, not the arrays of an earlier run or their values."""
+    for name, prepared in (("compute", _compute_function), ("enqueue", _enqueue_function)):
         if name == "enqueue" and not has_enqueue(type(case.plugin)):
             continue
         with prepared(case) as run:
@@ -66,7 +66,7 @@ def kept_inputs(case: Case) -> str:
             if wrong := differences(run(arrays), expected[1]):
                 return f"keeps an input: {name} on the same arrays with other values does not see these: {wrong}"
             for array in arrays:
-                array[...] = poisoned((), array.dtype, 0)
+                array[...] = poisoned_array((), array.dtype, 0)
             if wrong := differences(run(case.inputs()), expected[0]):
                 return (
                     f"keeps an input: {name} reads arrays of an earlier run, which hold something else by then: {wrong}"
@@ -75,17 +75,17 @@ def kept_inputs(case: Case) -> str:
 
 
 @contextlib.contextmanager
-def _computing(case: Case) -> Iterator[Callable[[list[Any]], list[Any]]]:
+def _compute_function(case: Case) -> Iterator[Callable[[list[Any]], list[Any]]]:
     plugin = case.plugin.clone()
     yield lambda arrays: [np.array(array) for array in outputs_of(plugin, arrays)]
 
 
 @contextlib.contextmanager
-def _enqueueing(case: Case) -> Iterator[Callable[[list[Any]], list[Any]]]:
-    with case.runner(allocate=host_memory) as runner:
+def _enqueue_function(case: Case) -> Iterator[Callable[[list[Any]], list[Any]]]:
+    with case.runner(allocate=host_workspace) as runner:
 
         def run(arrays: list[Any]) -> list[Any]:
-            outputs = [poisoned(desc.dims, desc.dtype.numpy, 0) for desc in case.descs()[1]]
+            outputs = [poisoned_array(desc.dims, desc.dtype.numpy, 0) for desc in case.descs()[1]]
             runner.enqueue(arrays, outputs)
             return outputs
 
@@ -94,7 +94,7 @@ def _enqueueing(case: Case) -> Iterator[Callable[[list[Any]], list[Any]]]:
 
 @defects_only
 def changing_dims(case: Case) -> str:
-    """One context gives right results for a batch, for a larger one, and for the first again; another one does not change them.
+    """One context gives correct results for a batch, a larger batch, and the first again; another context does not change them.
 
     The same holds for other scales of a plugin that requantizes.
     """
@@ -106,34 +106,38 @@ def _other_batch(case: Case) -> str:
     if larger is None:
         return ""
     try:
-        expected = {one.dims: run_enqueue(one).outputs for one in (case, larger)}
+        expected = {tested.dims: run_enqueue(tested).outputs for tested in (case, larger)}
     except Exception:  # other rules report it
         return ""
     with case.runner() as runner:
-        for one in (case, larger, case):
-            wrong = _difference(one, runner, expected[one.dims], one.descs())
+        for tested in (case, larger, case):
+            wrong = _difference(tested, runner, expected[tested.dims], tested.descs())
             if wrong:
-                others = _shown(larger if one == case else case)
+                others = _input_text(larger if tested == case else case)
                 return f"state kept from other dims: a context that also ran {others} gives something else: {wrong}"
     with case.runner() as runner, larger.runner():
         wrong = _difference(case, runner, expected[case.dims])
     return (
         wrong
-        and f"{_SHARED}: a context gives something else after another one was configured for {_shown(larger)}: {wrong}"
+        and f"{_SHARED}: a context gives something else after another one was configured for {_input_text(larger)}: {wrong}"
     )
 
 
 def _other_scales(case: Case) -> str:
-    """The same for codes with the scales of the case, and with scales that are twice as large."""
-    codes = next((one for one in accepted(case) if one.requantizes), None) if case.plugin.int8 == "requantize" else None
+    """The same rule for int8 codes: with the scales of the case, and with scales twice as large."""
+    codes = (
+        next((accepted for accepted in accepted_cases(case) if accepted.requantizes), None)
+        if case.plugin.int8 == "requantize"
+        else None
+    )
     if codes is None:
         return ""
     descs = codes.descs()
     doubled = tuple([replace(desc, scale=desc.scale and 2 * desc.scale) for desc in some] for some in descs)
     expected = []
     try:
-        for one in (descs, doubled):
-            with codes.runner(one) as runner:
+        for accepted in (descs, doubled):
+            with codes.runner(accepted) as runner:
                 expected.append(run_enqueue(codes, runner=runner).outputs)
     except Exception:  # other rules report it
         return ""
@@ -175,7 +179,7 @@ def one_array_twice(case: Case) -> str:
     arrays = case.inputs()
     places = [groups[pair] for pair in zip(case.dims, case.dtypes, strict=True)]
     expected = [np.array(array) for array in outputs_of(case.plugin, [arrays[place].copy() for place in places])]
-    for name, run in (("compute", outputs_of), ("enqueue", _enqueued)):
+    for name, run in (("compute", outputs_of), ("enqueue", _run_enqueue)):
         if name == "enqueue" and not has_enqueue(type(case.plugin)):
             continue
         wrong = differences(run(case.plugin, [arrays[place] for place in places]), expected)
@@ -184,15 +188,15 @@ def one_array_twice(case: Case) -> str:
     return ""
 
 
-def _enqueued(plugin: Plugin, arrays: list[Any]) -> list[Any]:
-    """What enqueue gives on plain arrays."""
+def _run_enqueue(plugin: Plugin, arrays: list[Any]) -> list[Any]:
+    """Outputs of enqueue on plain arrays."""
     with contextlib.closing(PluginRunner(plugin.clone())) as runner:
         return [np.array(array) for array in runner.run(arrays)]
 
 
 def _with_batch(case: Case, count: int) -> Case | None:
-    """The case with so many images; None where the first axis is no batch, or the plugin refuses the dims."""
-    group = sharing(case.in_float(), 0)
+    """The case with ``count`` images; None if the first axis is no batch, or the plugin refuses the dims."""
+    group = inputs_that_share(case.in_float(), 0)
     if not group:
         return None
     try:
@@ -202,7 +206,7 @@ def _with_batch(case: Case, count: int) -> Case | None:
         return None
 
 
-def _shown(case: Case) -> str:
+def _input_text(case: Case) -> str:
     return ", ".join(f"{dtype}{list(dims)}" for dims, dtype in zip(case.dims, case.dtypes, strict=True))
 
 
@@ -220,26 +224,28 @@ def two_threads(case: Case) -> str:
     for name, work in works:
         expected = [work(other) for other in (0, 1)]
         for rhythm in (*_ROUNDS, *_interruptions(work)):
-            found = _Turns(rhythm).run(work)
+            results = _Turns(rhythm).run(work)
             for other in (0, 1):
-                if isinstance(found[other], Exception):
-                    return f"not thread-safe: two threads at once end in {type(found[other]).__name__}: {found[other]}"
-                wrong = differences(found[other], expected[other])
+                if isinstance(results[other], Exception):
+                    return (
+                        f"not thread-safe: two threads at once end in {type(results[other]).__name__}: {results[other]}"
+                    )
+                wrong = differences(results[other], expected[other])
                 if wrong:
                     return f"not thread-safe: {name} of two clones in two threads at once gives something else: {wrong}"
     return ""
 
 
 def _interruptions(work: Callable[[int], Any]) -> list[tuple[int, int]]:
-    """Rhythms in which the first thread runs some lines, the second all of its own, and the first the rest."""
+    """Schedules in which the first thread runs some lines, then the second all of its lines, then the first the rest."""
     turns = _Turns((_ALL_LINES, _ALL_LINES))
     turns.run(work)
     count = turns.lines[0]
     return [(line, _ALL_LINES) for line in range(1, count, max(1, count // _INTERRUPTIONS))]
 
 
-def _may_be_the_plugins(file: str) -> bool:
-    """Whether threads take turns in a file: elsewhere the lines say nothing about the plugin, and hold locks for which the other waits."""
+def _is_plugin_file(file: str) -> bool:
+    """Whether threads switch in a file: lines of other files are not the plugin's, and hold locks that the other thread needs."""
     if file.startswith("<frozen "):  # an import holds a lock for its module
         return False
     if file.startswith(_LIBRARIES):
@@ -248,7 +254,7 @@ def _may_be_the_plugins(file: str) -> bool:
 
 
 class _Turns:
-    """Two threads of which one runs at a time, for so many lines of Python each; a thread that waits for a lock is passed over.
+    """Two threads that run alternately, a number of Python lines each; a thread that waits for a lock is skipped.
 
     Attributes:
         lines: How many lines each thread has run.
@@ -261,14 +267,14 @@ class _Turns:
         self.lines = [0, 0]
 
     def run(self, work: Callable[[int], Any]) -> list[Any]:
-        found: list[Any] = [None, None]
+        results: list[Any] = [None, None]
 
         def body(me: int) -> None:
             sys.settrace(lambda frame, event, argument: self._trace(me, frame, event))
             try:
-                found[me] = work(me)
+                results[me] = work(me)
             except Exception as error:  # the rule reports it
-                found[me] = error
+                results[me] = error
             finally:
                 sys.settrace(None)
                 self._done[me] = True
@@ -279,17 +285,17 @@ class _Turns:
             thread.start()
         for thread in threads:
             thread.join()
-        return found
+        return results
 
     def _trace(self, me: int, frame: FrameType, event: str) -> Any:
-        if not _may_be_the_plugins(frame.f_code.co_filename):
+        if not _is_plugin_file(frame.f_code.co_filename):
             return None
         if event == "line":
             self._wait(me)
         return lambda frame, event, argument: self._trace(me, frame, event)
 
     def _wait(self, me: int) -> None:
-        """Go on only where it is this thread's turn; take the turn where the other does not move."""
+        """Wait for this thread's turn; take the turn if the other thread does not move."""
         other = 1 - me
         with self._changed:
             while self._turn != me and not self._done[other]:

@@ -1,4 +1,4 @@
-"""Runs rules on cases, in a separate process where the platform allows it: every outcome there becomes an entry."""
+"""Run rules on cases, in a separate process if the platform allows it; every outcome becomes an entry of the report."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HANGS, _SILENT_HANGS = 10, 1
 
 @dataclass(frozen=True)
 class Step:
-    """One rule, and what to try it on.
+    """One rule, and the cases to run it on.
 
     Attributes:
         name: Of the entry.
@@ -61,16 +61,16 @@ class Step:
 
 
 class StepRunner:
-    """Takes steps one after the other, of a plugin, with so many seconds for one rule on one case, and the user's own inputs."""
+    """Runs the steps of one plugin in order, with a time limit per rule and case, and the caller's own inputs."""
 
     def __init__(self, base: Plugin, time_limit: float, given: tuple[Samples | None, ...] = ()) -> None:
         self.base, self.time_limit, self.given = base, time_limit, given
         self.entries: dict[str, Entry] = {}
-        self._apart = not isolate.reason(base)
+        self._apart = not isolate.unavailable_reason(base)
         self._note = _Note()  # in a step: the numbers of the step and of its case, and the dims of the case
 
     def find(self, search: Search, steps: Callable[[list[Case]], Iterable[Step]]) -> tuple[list[Case], str]:
-        """Let ``search`` find cases, and take the steps that ``steps`` makes of them.
+        """Let ``search`` find cases, then run the steps that ``steps`` makes of them.
 
         What it does not survive becomes the entry ``compute``. Cases are found, and steps taken,
         in one process: to fork one from a large process takes longer than most checks.
@@ -79,7 +79,7 @@ class StepRunner:
             cases, remark = search(Trial())
             self.take(steps(cases))
             return cases, remark
-        found: list[Any] = []
+        answer: list[Any] = []
 
         def work(send: isolate.Send) -> None:
             try:
@@ -91,49 +91,49 @@ class StepRunner:
             encoded = [case.as_json(self.base) for case in cases]
             self._note.write(None)
             send(["found", encoded, remark])
-            self._work(self._together(steps(self._decoded(encoded))), send)
+            self._work(self._together(steps(self._decode_cases(encoded))), send)
 
         def receive(message: Any) -> None:
-            if found[:1] == ["found"]:
+            if answer[:1] == ["found"]:
                 self._receive(message)
             else:
-                found[:] = message
+                answer[:] = message
 
         end = isolate.run(work, receive, self.time_limit + _PATIENCE_S)
-        if found[:1] != ["found"]:
+        if answer[:1] != ["found"]:
             count, tried = self.base.num_inputs or 1, self._note.read()
             first = Case(self.base, ((1,),) * count, (DType.FLOAT32,) * count)
             case = Case.from_json(tried, self.base, self.given) if tried else first
             step = Step("compute", _survives, [case])
-            self.entries["compute"] = self._ended(step, 0, step.cases[0], end or found[1])
+            self.entries["compute"] = self._entry_after_crash(step, 0, step.cases[0], end or answer[1])
             return [], ""
-        cases = self._decoded(found[1])
-        left = list(steps(cases))
+        cases = self._decode_cases(answer[1])
+        remaining = list(steps(cases))
         if end and self._note.read():
-            self._blame(left, end)
-        self.take(step for step in left if step.name not in self.entries)
-        return cases, found[2]
+            self._blame(remaining, end)
+        self.take(step for step in remaining if step.name not in self.entries)
+        return cases, answer[2]
 
     def take(self, steps: Iterable[Step]) -> None:
         """Run the steps; each adds an entry."""
-        left = list(steps)
-        while left:
-            if apart := self._together(left):
+        remaining = list(steps)
+        while remaining:
+            if apart := self._together(remaining):
                 self._note.write(None)
                 silence = self.time_limit * max(step.patience for step in apart) + _PATIENCE_S
                 if end := isolate.run(partial(self._work, apart), self._receive, silence):
                     self._blame(apart, end)
-                left = [step for step in left if step.name not in self.entries]
+                remaining = [step for step in remaining if step.name not in self.entries]
             else:
-                step = left.pop(0)
+                step = remaining.pop(0)
                 self.entries[step.name] = self._entry(step, lambda number, case: None)
 
     def _together(self, steps: Iterable[Step]) -> list[Step]:
-        """The first steps, as many as may be taken in a process of their own."""
+        """The first steps, as many as may run together in one process."""
         return [*itertools.takewhile(lambda step: step.apart and self._apart, steps)]
 
     def _work(self, steps: Sequence[Step], send: isolate.Send) -> None:
-        """Take steps in a process of their own, and tell the caller's `_receive`."""
+        """Run steps in a separate process, which reports to the caller's `_receive`."""
         next_message = 0.0
         for number, step in enumerate(steps):
 
@@ -148,16 +148,17 @@ class StepRunner:
             send(["entry", asdict(self.entries[step.name])])
 
     def _receive(self, message: Any) -> None:
+        """Handle a message of the process: an entry of the report, or an empty sign of life."""
         if message:
             entry = Entry(**message[1])
             self.entries[entry.name] = entry
 
     def _blame(self, steps: Sequence[Step], end: str) -> None:
-        """Give the step that ended its process its entry."""
+        """Add the entry of the step that ended its process."""
         number, case_number, dims = self._note.read()
         step = steps[number]
         case = replace(step.cases[case_number], dims=tuple(map(tuple, dims)))
-        self.entries[step.name] = self._ended(step, case_number, case, end)
+        self.entries[step.name] = self._entry_after_crash(step, case_number, case, end)
 
     def _entry(self, step: Step, trying: Callable[[int, Case], None]) -> Entry:
         if step.skip:
@@ -179,18 +180,18 @@ class StepRunner:
                 def first_failing(cases: list[Case], number: int = number, limit: float = limit) -> Any:
                     for candidate in cases:
                         trying(number, candidate)
-                        if found := self._accepted(step.rule, candidate, limit):
-                            return candidate, found
+                        if problem := self._problem_of(step.rule, candidate, limit):
+                            return candidate, problem
                     return None
 
                 smallest, detail = shrink(case, detail, first_failing, max_attempts)
-                return _failed(step, number, smallest, detail)
+                return _failure_entry(step, number, smallest, detail)
         except (MissingExtraError, UnavailableError) as error:
             return Entry(step.name, True, str(error), skipped=True)
-        return Entry(step.name, True, remark or step.remark, _tried(step.cases), warning=bool(remark))
+        return Entry(step.name, True, remark or step.remark, _summary(step.cases), warning=bool(remark))
 
-    def _ended(self, step: Step, number: int, case: Case, detail: str) -> Entry:
-        """The entry of a step whose process ended or hung: the smallest case is looked for in new processes."""
+    def _entry_after_crash(self, step: Step, number: int, case: Case, detail: str) -> Entry:
+        """The entry of a step whose process ended or hung: smaller cases run in new processes."""
         limit, max_attempts = self._limits(step, detail)
 
         def first_failing(cases: list[Case]) -> tuple[Case, str] | None:
@@ -199,8 +200,8 @@ class StepRunner:
             def work(send: isolate.Send) -> None:
                 for index, candidate in enumerate(cases):
                     send([index, ""])
-                    if found := self._accepted(step.rule, candidate, limit):
-                        send([index, found])
+                    if problem := self._problem_of(step.rule, candidate, limit):
+                        send([index, problem])
                         return
 
             def receive(message: Any) -> None:
@@ -209,10 +210,10 @@ class StepRunner:
             end = isolate.run(work, receive, limit + _PATIENCE_S)
             return (cases[now[0]], now[1] or end) if now[1] or end else None
 
-        return _failed(step, number, *shrink(case, detail, first_failing, max_attempts))
+        return _failure_entry(step, number, *shrink(case, detail, first_failing, max_attempts))
 
     def _limits(self, step: Step, detail: str) -> tuple[float, int]:
-        """Seconds for a smaller case, and how many to try: few where each may take all of its time."""
+        """Seconds per smaller case, and the number of cases to try: few if each may take its whole time."""
         if not detail.startswith("hang"):
             return self.time_limit * step.patience, step.max_attempts
         hangs = _HANGS if "still running" in detail else _SILENT_HANGS
@@ -229,12 +230,12 @@ class StepRunner:
         except Exception as error:  # a user's code may raise anything; the report shows it
             return str(error) if "defect" in getattr(error, "facts", {}) else f"{type(error).__name__}: {error}"
 
-    def _accepted(self, rule: Rule, case: Case, limit: float) -> str:
-        """What is wrong at a case made smaller; empty where the plugin does not take its dims."""
+    def _problem_of(self, rule: Rule, case: Case, limit: float) -> str:
+        """The problem of a case that was made smaller; empty if there is none or the plugin refuses its dims."""
         try:
             with isolate.limited(limit):
                 case.plugin.all_output_dims(case.dims)
-                _compute(case)
+                _check_compute(case)
         except isolate.TimeUpError as error:
             return str(error)
         except Exception:
@@ -242,18 +243,18 @@ class StepRunner:
         detail = self._attempt(rule, case, limit)
         return "" if isinstance(detail, Remark) else detail
 
-    def _decoded(self, cases: Iterable[Any]) -> list[Case]:
-        known: dict[str | None, Plugin] = {}
+    def _decode_cases(self, cases: Iterable[Any]) -> list[Case]:
+        plugins: dict[str | None, Plugin] = {}
         decoded = []
         for data in cases:
             case = Case.from_json(data, self.base, self.given)
-            plugin = known.setdefault(data[0], case.plugin)
+            plugin = plugins.setdefault(data[0], case.plugin)
             decoded.append(replace(case, plugin=plugin))
         return decoded
 
 
 class _Note:
-    """What a process tries, as JSON in memory that its caller shares, for when it ends: a message for each case would take longer."""
+    """The current case of a process, as JSON in shared memory, for when the process ends: one message per case would be slower."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _NOTE_BYTES)
@@ -267,7 +268,7 @@ class _Note:
 
 
 class _Noting(Trial):
-    """Notes what is tried, and lets the caller hear of the process from time to time."""
+    """Writes down each case that is tried, and sends the caller a sign of life from time to time."""
 
     def __init__(self, steps: StepRunner, note: _Note, send: isolate.Send, extend: Callable[[], None]) -> None:
         self._steps, self._note, self._send, self._extend = steps, note, send, extend
@@ -282,34 +283,35 @@ class _Noting(Trial):
 
     def accepts(self, case: Case) -> None:
         try:
-            _compute(case)
+            _check_compute(case)
         except MemoryError as error:  # no refusal: it would be asked for thousands of shapes
             raise isolate.MemoryUpError(f"memory: compute takes all that it may take, 4 GiB: {error}") from None
 
 
-def _compute(case: Case) -> None:
+def _check_compute(case: Case) -> None:
+    """Run compute on a case; an exception means that the plugin refuses it."""
     outputs_of(case.plugin, case.inputs())
 
 
 def _survives(case: Case) -> str:
     """The rule that `find` breaks: what compute raises is a refusal, and what ends the process is not."""
-    _compute(case)
+    _check_compute(case)
     return ""
 
 
-def _failed(step: Step, number: int, case: Case, detail: str) -> Entry:
+def _failure_entry(step: Step, number: int, case: Case, detail: str) -> Entry:
     return Entry(step.name, False, f"{case}: {detail}", f"{number + 1} of {count_text(len(step.cases), 'case')}")
 
 
-def _tried(cases: Sequence[Case]) -> str:
+def _summary(cases: Sequence[Case]) -> str:
     plugins = len({repr(case.plugin) for case in cases})
-    shapes = list(dict.fromkeys(" ".join("x".join(map(str, one)) for one in case.dims) for case in cases))
+    shapes = list(dict.fromkeys(" ".join("x".join(map(str, shape)) for shape in case.dims) for case in cases))
     if cases[0].role:
         types, layouts = (list(dict.fromkeys(getattr(case, name) for case in cases)) for name in ("dtypes", "layouts"))
         counts = f"{count_text(len(types), 'set')} of types x {count_text(len(layouts), 'layout')} x {count_text(len(shapes), 'shape')}"
-        return f"{counts}: {_listed(list(dict.fromkeys(case.formats for case in cases)))}"
-    return f"{count_text(len(cases), 'case')}, {count_text(plugins, 'set')} of field values: {_listed(shapes)}"
+        return f"{counts}: {_first_three(list(dict.fromkeys(case.formats for case in cases)))}"
+    return f"{count_text(len(cases), 'case')}, {count_text(plugins, 'set')} of field values: {_first_three(shapes)}"
 
 
-def _listed(texts: Sequence[str]) -> str:
+def _first_three(texts: Sequence[str]) -> str:
     return ", ".join(texts[:3]) + (", ..." if len(texts) > 3 else "")

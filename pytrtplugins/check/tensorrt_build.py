@@ -1,4 +1,4 @@
-"""The rule that TensorRT's parser and builder take a plugin; TensorRT for RTX, which builds without a GPU, tells."""
+"""The rule that TensorRT's parser and builder accept a plugin; TensorRT for RTX builds without a GPU."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def tensorrt_builds(case: Case) -> str:
     from ..engines.tensorrt._api import RTX, load
 
     load(RTX)
-    model = _between_operators(one_node_model(case))
+    model = _surround_with_operators(one_node_model(case))
     warnings: list[str] = []
     for precision in _PRECISIONS:
-        with _recorded() as messages:
+        with _record_warnings() as messages:
             try:
                 build(model, engine=_ENGINE, precision=precision, progress=False)
             except Exception as error:  # of the plugin's methods, too
@@ -52,8 +52,8 @@ def tensorrt_builds(case: Case) -> str:
     return Remark(f"it is built, with warnings:{_listed(warnings)}") if warnings else ""
 
 
-def _between_operators(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Write a Relu before each input of the plugin's node that is float32, and a Neg behind each such output."""
+def _surround_with_operators(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Insert a Relu before each float32 input of the plugin's node, and a Neg after each such output."""
     onnx = require("onnx", extra="onnx", feature="checking a plugin's node")
     make_node, floats = onnx.helper.make_node, onnx.TensorProto.FLOAT
     graph, (node,) = model.graph, model.graph.node
@@ -71,8 +71,8 @@ def _between_operators(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 @contextlib.contextmanager
-def _recorded() -> Iterator[list[str]]:
-    """Collect what TensorRT logs at the level WARNING or higher; in a process of a check nothing is printed."""
+def _record_warnings() -> Iterator[list[str]]:
+    """Collect TensorRT's log messages of level WARNING or higher; in a check's process nothing is printed."""
     messages: list[str] = []
 
     class Handler(logging.Handler):
@@ -93,15 +93,15 @@ def _recorded() -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Drop what TensorRT's libraries print on stderr: each exception with its traceback."""
-    kept = os.dup(_STDERR)
+    """Discard what TensorRT's libraries print on stderr: each exception with its traceback."""
+    saved_stderr = os.dup(_STDERR)
     with open(os.devnull, "w") as sink:
         os.dup2(sink.fileno(), _STDERR)
     try:
         yield
     finally:
-        os.dup2(kept, _STDERR)
-        os.close(kept)
+        os.dup2(saved_stderr, _STDERR)
+        os.close(saved_stderr)
 
 
 def _listed(messages: list[str]) -> str:

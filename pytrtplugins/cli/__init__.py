@@ -36,12 +36,12 @@ def _run(arguments: Sequence[str] | None) -> None:
 
 @functools.cache
 def command() -> Any:
-    """The command with all its parts; typer would make it anew for each call."""
+    """The click command with all subcommands, built once; typer would build it again for each call."""
     from .app import Commands, app
 
-    made = require("typer.main", extra="cli", package="typer").get_command(app)
-    made.commands = Commands()
-    return made
+    group = require("typer.main", extra="cli", package="typer").get_command(app)
+    group.commands = Commands()
+    return group
 
 
 def _show(kind: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""The list of the commands of ``pytrt``, and what they share. Commands have arguments only: every verb is one public call."""
+"""The table of all commands of ``pytrt``. Every command is one public call."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Examples:
 
 
 class Row(NamedTuple):
-    """A command, or a group of them, as ``--help`` lists it, and the modules that add it to the app."""
+    """A row of the table: a command or group with its ``--help`` line, and the modules that add it to the app."""
 
     summary: str
     modules: tuple[str, ...]
@@ -105,7 +105,7 @@ _GROUP_OF = {name: group for group, rows in GROUPS.items() for name in rows}
 
 
 class Commands(Mapping[str, Any]):
-    """Click's commands by their names. Each is imported when it is asked for: all together take longer than most of them run."""
+    """Click's commands by name. Each is imported when it is used: importing all takes longer than most commands run."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(COMMANDS)
@@ -117,23 +117,23 @@ class Commands(Mapping[str, Any]):
         return name in COMMANDS
 
     def __getitem__(self, name: str) -> Any:
-        return _imported(name)
+        return _import_command(name)
 
 
 @functools.cache
-def _imported(name: str) -> Any:
+def _import_command(name: str) -> Any:
     for module in COMMANDS[name].modules:
         importlib.import_module(f"..{module}", __package__)
     part = typer.Typer(**COMMAND, callback=lambda: None)  # with a callback it is a group
     part.registered_commands = [
-        each for each in app.registered_commands if (each.name or each.callback.__name__) == name
+        entry for entry in app.registered_commands if (entry.name or entry.callback.__name__) == name
     ]
-    part.registered_groups = [each for each in app.registered_groups if each.name == name]
+    part.registered_groups = [entry for entry in app.registered_groups if entry.name == name]
     return add_options(typer_main.get_command(part).commands[name])
 
 
 class _Group(typer_core.TyperGroup):  # type: ignore[misc]
-    """Lists the commands, for help and for a shell that completes their names, without importing them."""
+    """Lists the commands, for help and shell completion, without importing them."""
 
     def list_commands(self, context: Any) -> list[str]:
         return list(COMMANDS)
@@ -151,8 +151,8 @@ class _Group(typer_core.TyperGroup):  # type: ignore[misc]
 app: Any = typer.Typer(cls=_Group, **{**COMMAND, "add_completion": True})
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(value: bool) -> None:
+    if value:
         print(f"pytrtplugins {__version__}")
         raise typer.Exit
 
@@ -163,4 +163,4 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """What all commands share."""
+    """Options that all commands share."""

@@ -10,7 +10,7 @@ from typing import Annotated
 from ..bench import Benchmark, bench
 from ..errors import UsageError
 from ..utils.figures import check_figure
-from ..utils.numbers import LARGEST_BATCH, MAX_SLOTS, Real, Whole
+from ..utils.numbers import LARGEST_BATCH, MAX_SLOTS, FloatRange, IntRange
 from .app import app
 from .shared import loading, option_values, options, tables
 from .shared.groups import NetworkOptions, grouped
@@ -38,14 +38,12 @@ def command(
     inputs: Annotated[
         list[str] | None, option("NAME=FILE.npy", "Array for an input; default: random numbers.", "--input")
     ] = None,
-    batch: Annotated[
-        int, number(Whole(1, LARGEST_BATCH), "Images per run: the size of the dims that the model leaves free.")
-    ] = 1,
-    rounds: Annotated[int, number(Whole(1, _MAX_ROUNDS), "Rounds in which the engines take turns.")] = 5,
+    batch: Annotated[int, number(IntRange(1, LARGEST_BATCH), "Images per run: the size of free dims.")] = 1,
+    rounds: Annotated[int, number(IntRange(1, _MAX_ROUNDS), "Rounds in which the engines take turns.")] = 5,
     seconds: Annotated[
-        float, number(Real(0.001, _MAX_SECONDS), "Seconds for the runs of each engine.", metavar="X")
+        float, number(FloatRange(0.001, _MAX_SECONDS), "Seconds for the runs of each engine.", metavar="X")
     ] = 2.0,
-    slots: Annotated[int, number(Whole(1, MAX_SLOTS), "Simultaneous runs for the throughput.")] = 2,
+    slots: Annotated[int, number(IntRange(1, MAX_SLOTS), "Simultaneous runs for the throughput.")] = 2,
     settings: options.Settings = None,
     forms: options.Forms = None,
     plot: Annotated[Path | None, option("FILE", "Draw the latencies: .png, .svg or .pdf.")] = None,
@@ -84,8 +82,8 @@ def command(
             )
         )
     )
-    for _, each in names:
-        loading.check_precision(each)
+    for _, precision_name in names:
+        loading.check_precision(precision_name)
     if loading.is_engine_file(network.model) and len(names) > 1:
         raise UsageError(
             f"{network.model} is built already, for one engine in one precision.\nDo: pytrt bench {network.model}"
@@ -104,7 +102,7 @@ def command(
         )
         for name in names
     }
-    found = bench(
+    benchmark = bench(
         opened,
         lambda built: option_values.read_inputs(inputs, built, free=batch),
         rounds=rounds,
@@ -112,8 +110,8 @@ def command(
         slots=slots,
     )
     if plot:
-        found.draw(plot, network.model.name)
-    return Result(found, tables.print_benchmark, found.agree)
+        benchmark.draw(plot, network.model.name)
+    return Result(benchmark, tables.print_benchmark, benchmark.agree)
 
 
 def _title(model: Path, engine: str, precision: str) -> str:

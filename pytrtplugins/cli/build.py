@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ..utils.atomic import check_target
-from ..utils.numbers import LARGEST_BATCH, SHARE, Whole
+from ..utils.numbers import LARGEST_BATCH, SHARE, IntRange
 from ..vision.letterbox import Mode as FitMode
 from . import inspected
 from .app import app
@@ -33,12 +33,12 @@ def build(
         str | None,
         option(
             "GPUS",
-            "For engine tensorrt_rtx: the GPUs that are to run the file, such as sm86,sm89,sm120. Default: all from sm80 on.",
+            "For engine tensorrt_rtx: the target GPUs, such as sm86,sm89,sm120. Default: all from sm80 on.",
         ),
     ] = None,
     batch: Annotated[
         int | None,
-        number(Whole(1, LARGEST_BATCH), "Images per run, for darknet's networks; an ONNX file has its own batch."),
+        number(IntRange(1, LARGEST_BATCH), "Images per run, for darknet's networks; an ONNX file has its own batch."),
     ] = None,
     names: options.Names = None,
     fit: Annotated[
@@ -68,7 +68,7 @@ def build(
         calibration=calibration,
         mode=mode,
         batch=batch,
-        said={"names": names, "mode": fit, "score_threshold": threshold},
+        details={"names": names, "mode": fit, "score_threshold": threshold},
     )
     built.save(output)
     seconds, size = time.perf_counter() - started, output.stat().st_size

@@ -1,4 +1,4 @@
-"""The commands that prepare a network for INT8: ``pytrt calibrate`` and ``equalize``."""
+"""The commands that prepare a network for INT8: ``pytrt calibrate`` and ``pytrt equalize``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..calibration.batches import MAX_IMAGES
 from ..engines.calibrate import network_digest
 from ..errors import UsageError
 from ..utils.atomic import check_target, write_atomic
-from ..utils.numbers import Whole
+from ..utils.numbers import IntRange
 from .app import app
 from .facts import Calibrated, WrittenFile
 from .opaque import Shapes, open_with_shapes
@@ -39,8 +39,8 @@ def calibrate(
         ),
     ],
     cache: options.Cache = None,
-    algorithm: Annotated[Literal["entropy", "minmax", "percentile"], choice("How the scales are chosen.")] = "minmax",
-    batch: Annotated[int, number(Whole(1, MAX_IMAGES), "Images per run.")] = 8,
+    algorithm: Annotated[Literal["entropy", "minmax", "percentile"], choice("Calibration algorithm.")] = "minmax",
+    batch: Annotated[int, number(IntRange(1, MAX_IMAGES), "Images per run.")] = 8,
     limit: options.FirstImages = None,
     mode: options.CalibrationMode = "letterbox",
     engine: options.Engine = "auto",
@@ -62,8 +62,10 @@ def calibrate(
         prepared, calibrator, engine=engine, threads=threads, plugins=option_values.read_forms(forms)
     )
     calibrator.store_table(table, network=network_digest(prepared))
-    found = Calibrated(str(path), len(table), table.algorithm)
-    return Result(found, lambda found: print(f"{found.file}: {found.tensors} tensors, {found.algorithm}"))
+    calibrated = Calibrated(str(path), len(table), table.algorithm)
+    return Result(
+        calibrated, lambda calibrated: print(f"{calibrated.file}: {calibrated.tensors} tensors, {calibrated.algorithm}")
+    )
 
 
 @app.command("equalize")  # type: ignore[untyped-decorator]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from .. import check
 from ..utils.atomic import write_atomic
-from ..utils.numbers import Real
+from ..utils.numbers import FloatRange
 from .app import app
 from .shared import options
 from .shared.fields import open_plugin, read_samples, read_shapes
@@ -37,7 +37,7 @@ def check_plugin(
         list[str] | None,
         option(
             "NAME=DIMS",
-            "Dims of an input, by the names of compute's parameters: x=1x8x6x6; sizes around them are tried too; for each input.",
+            "Dims of an input, by the names of compute's parameters: x=1x8x6x6; similar sizes are tried too; repeat for each input.",
             "--shape",
         ),
     ] = None,
@@ -45,13 +45,13 @@ def check_plugin(
         bool, choice("Also run kernels under AddressSanitizer, and on a GPU under compute-sanitizer.", "--sanitize")
     ] = False,
     time_limit: Annotated[
-        float, number(Real(0.1, _LONGEST_S), "Time limit of one check on one shape, in seconds.", metavar="S")
+        float, number(FloatRange(0.1, _LONGEST_S), "Time limit of one check on one shape, in seconds.", metavar="S")
     ] = 30.0,
     reference: Annotated[
         str | None,
         option(
             "MODULE:CLASS",
-            "A class with the same fields whose compute says what is right, such as of an exported library.",
+            "A reference class with the same fields, whose compute gives the expected results, for example for an exported library.",
         ),
     ] = None,
     skip: Annotated[
@@ -71,11 +71,11 @@ def check_plugin(
 
     pytrt check-plugin libacme.so:Scale --reference mylayers:Scale
     """
-    found, given = open_plugin(plugin, fields), read_samples(inputs)
+    subject, samples = open_plugin(plugin, fields), read_samples(inputs)
     report = check.check_plugin(
-        found,
+        subject,
         shapes=read_shapes(shapes),
-        inputs=given,
+        inputs=samples,
         sanitize=sanitize,
         time_limit=time_limit,
         skip=skip or (),
@@ -85,4 +85,4 @@ def check_plugin(
         write_atomic(junit, report.junit_xml().encode())
     problem = "\n".join(f"{report.plugin}: {entry.name}: {entry.detail}" for entry in report.failed)
     verbose = current_output().verbose
-    return Result(report, lambda found: print(found.table() if verbose else found), report.ok, problem)
+    return Result(report, lambda subject: print(subject.table() if verbose else subject), report.ok, problem)

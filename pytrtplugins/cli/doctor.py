@@ -1,4 +1,4 @@
-"""The commands that say what works on this machine: ``pytrt devices`` and ``doctor``."""
+"""The commands that report what works on this machine: ``pytrt devices`` and ``pytrt doctor``."""
 
 from __future__ import annotations
 

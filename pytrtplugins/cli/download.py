@@ -43,7 +43,7 @@ def command(
     if name is None:
         models = published_models()
         return Result(
-            Offers(tuple(Offered(models[each], _text(find_model(each, output))) for each in models)),
+            Offers(tuple(Offered(models[model_name], _text(find_model(model_name, output))) for model_name in models)),
             tables.print_offers,
         )
     paths = fetch_model(name, output, url=url)
@@ -51,11 +51,11 @@ def command(
     return Result(Downloaded(name, str(paths[0]), files), _print)
 
 
-def _print(found: Downloaded) -> None:
-    for file in found.files:
+def _print(downloaded: Downloaded) -> None:
+    for file in downloaded.files:
         tables.print_file(file)
-    is_cached = find_model(found.name) == Path(found.file)
-    print(f"Do: pytrt run {found.name if is_cached else found.file} IMAGE")
+    is_cached = find_model(downloaded.name) == Path(downloaded.file)
+    print(f"Do: pytrt run {downloaded.name if is_cached else downloaded.file} IMAGE")
 
 
 def _text(path: Path | None) -> str | None:

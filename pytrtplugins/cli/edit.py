@@ -1,4 +1,4 @@
-"""The commands ``pytrt replace``, ``extract`` and ``embed``: a plugin put into a network, a part cut out, plugins as functions."""
+"""The commands ``pytrt replace``, ``extract`` and ``embed``: insert a plugin, extract a part, write plugins as functions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def replace(
         list[str] | None,
         option(
             "FIELD=NAME",
-            "Take this field from the node's attribute or constant input NAME; what is not named is left out; may be repeated.",
+            "Take this field from the node's attribute or constant input NAME; other fields keep their defaults; may be repeated.",
             "--field",
         ),
     ] = None,
@@ -71,25 +71,27 @@ def replace(
     pytrt replace model.onnx Reshape_14 mylayers:ChannelShuffle --inputs a -o edited.onnx
     """
     check_target(output)
-    said = [option for option, given in (("--from-node", from_node), ("--field", named), ("--set", fields)) if given]
-    if len(said) > 1:
-        raise UsageError(f"{' and '.join(said)} both say what the fields are.\nDo: leave out all but one of them")
-    made = open_plugin(plugin, fields)
+    used_options = [
+        option for option, value in (("--from-node", from_node), ("--field", named), ("--set", fields)) if value
+    ]
+    if len(used_options) > 1:
+        raise UsageError(f"{' and '.join(used_options)} both set the fields.\nDo: leave out all but one of them")
+    new_plugin = open_plugin(plugin, fields)
     graph = network.open_graph()
-    known, count = graph.tensors, len(graph.nodes)
+    tensor_names, count = graph.tensors, len(graph.nodes)
     from_values = "from node" if from_node else option_values.read_pairs(named, "--field", "FIELD=NAME") or None
     layer = graph.replace(
         node,
-        made if from_values or isinstance(made, Plugin) else _without_values(made),
+        new_plugin if from_values or isinstance(new_plugin, Plugin) else _without_values(new_plugin),
         fields=from_values,
-        inputs=_names(inputs, known),
-        outputs=_names(outputs, known),
+        inputs=_split_names(inputs, tensor_names),
+        outputs=_split_names(outputs, tensor_names),
     )
     graph.save(output)
-    done = f"{node!r} is {layer!r} now"
+    summary = f"{node!r} is {layer!r} now"
     command = f"pytrt run {output} --plugins {plugin.rpartition(':')[0]}"
-    found = Edited(str(output), len(graph.nodes), count, _tensors(graph), done, command)
-    return Result(found, lambda found: print(f"{found.file}: {found.done}\nDo: {found.next}"))
+    edited = Edited(str(output), len(graph.nodes), count, _tensors(graph), summary, command)
+    return Result(edited, lambda edited: print(f"{edited.file}: {edited.done}\nDo: {edited.next}"))
 
 
 @app.command("extract")  # type: ignore[untyped-decorator]
@@ -98,9 +100,11 @@ def extract(
     network: NetworkOptions,
     output: OutputModel,
     inputs: Annotated[
-        list[str] | None, option("A,B", "Tensors where the part begins; default: the network's inputs.")
+        list[str] | None, option("A,B", "Tensors where the extracted part begins; default: the network's inputs.")
     ] = None,
-    outputs: Annotated[list[str] | None, option("C", "Tensors where it ends; default: the network's outputs.")] = None,
+    outputs: Annotated[
+        list[str] | None, option("C", "Tensors where the extracted part ends; default: the network's outputs.")
+    ] = None,
 ) -> Result[Edited]:
     """Write the part of a network between tensors as a separate model, with its weights and shapes.
 
@@ -115,15 +119,16 @@ def extract(
     check_target(output)
     if not (inputs or outputs):
         raise UsageError(
-            f"nothing says where the part of {network.model} begins or ends.\nDo: pytrt extract {network.model} --inputs A,B "
-            f"--outputs C -o {output}; `pytrt inspect {network.model} --nodes` lists the tensors"
+            f"name --inputs, --outputs or both, to say which part of {network.model} to extract.\n"
+            f"Do: pytrt extract {network.model} --inputs A,B --outputs C -o {output}; "
+            f"`pytrt inspect {network.model} --nodes` lists the tensors"
         )
     graph = network.open_graph()
-    known = graph.tensors
-    part = graph.extract(_names(inputs, known), _names(outputs, known))
+    tensor_names = graph.tensors
+    part = graph.extract(_split_names(inputs, tensor_names), _split_names(outputs, tensor_names))
     part.save(output)
-    done = f"{len(part.nodes)} of {len(graph.nodes)} nodes"
-    return Result(Edited(str(output), len(part.nodes), len(graph.nodes), _tensors(part), done), _print_part)
+    summary = f"{len(part.nodes)} of {len(graph.nodes)} nodes"
+    return Result(Edited(str(output), len(part.nodes), len(graph.nodes), _tensors(part), summary), _print_part)
 
 
 @app.command("embed")  # type: ignore[untyped-decorator]
@@ -147,15 +152,15 @@ def embed(
     nodes = [node for node in walk(graph.model.graph.node) if is_plugin_node(node)]
     functions = {(function.domain, function.name) for function in read_onnx(output)[0].functions}
     without = [node_name(node) for node in nodes if (node.domain, node.op_type) not in functions]
-    done = f"{len(nodes) - len(without)} of {len(nodes)} plugin nodes with a function body"
+    summary = f"{len(nodes) - len(without)} of {len(nodes)} plugin nodes with a function body"
     if without:
-        done += f"; without: {first_names(without)}"
-    found = Edited(str(output), len(graph.nodes), len(graph.nodes), _tensors(graph), done)
-    return Result(found, lambda found: print(f"{found.file}: {found.done}"))
+        summary += f"; without: {first_names(without)}"
+    edited = Edited(str(output), len(graph.nodes), len(graph.nodes), _tensors(graph), summary)
+    return Result(edited, lambda edited: print(f"{edited.file}: {edited.done}"))
 
 
 def _without_values(cls: type[Plugin]) -> Plugin:
-    """A plugin with its fields' defaults.
+    """An instance of a plugin class with default field values.
 
     Raises:
         FieldError: a field has none.
@@ -168,10 +173,10 @@ def _without_values(cls: type[Plugin]) -> Plugin:
         ) from error
 
 
-def _print_part(found: Edited) -> None:
-    print(f"{found.file}: {found.done}")
-    for each in found.tensors:
-        print(f"  {each.side:<6} {each.name} {' x '.join(map(str, each.dims or ())) or 'of unknown dims'}")
+def _print_part(edited: Edited) -> None:
+    print(f"{edited.file}: {edited.done}")
+    for tensor in edited.tensors:
+        print(f"  {tensor.side:<6} {tensor.name} {' x '.join(map(str, tensor.dims or ())) or 'of unknown dims'}")
 
 
 def _tensors(graph: Graph) -> tuple[TensorFacts, ...]:
@@ -179,8 +184,8 @@ def _tensors(graph: Graph) -> tuple[TensorFacts, ...]:
     return model_facts(graph.model, "").tensors
 
 
-def _names(texts: Sequence[str] | None, known: Collection[str]) -> list[str] | None:
-    """Names of tensors that stand in one word, between commas, or in several."""
+def _split_names(texts: Sequence[str] | None, tensor_names: Collection[str]) -> list[str] | None:
+    """Split names of tensors, given in one word with commas or in several words."""
     if not texts:
         return None
-    return [name for text in texts for name in ([text] if text in known else text.split(","))]
+    return [name for text in texts for name in ([text] if text in tensor_names else text.split(","))]

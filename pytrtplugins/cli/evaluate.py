@@ -72,5 +72,5 @@ def evaluate(
     )
     if plot:
         models.draw_curves(result, plot, title=f"{network.model.name}, {built.name}, {result.computed}")
-    found = Evaluated(built.name, built.precision, result)
-    return Result(found, functools.partial(tables.print_evaluation, name=str(network.model)))
+    evaluated = Evaluated(built.name, built.precision, result)
+    return Result(evaluated, functools.partial(tables.print_evaluation, name=str(network.model)))

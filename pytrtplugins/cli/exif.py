@@ -11,7 +11,7 @@ __all__ = ["Exif"]
 Exif = Annotated[
     Literal["shown", "stored"] | None,
     choice(
-        "What labels are drawn on: photos as they are shown, turned as EXIF says; or the pixels as they are stored. Default: as the "
-        "sizes in the labels say; it is needed where EXIF turns photos and they do not say it."
+        "What labels refer to: photos as shown (rotated by EXIF), or pixels as stored. Default: by the sizes in the labels; needed "
+        "if EXIF rotates photos and the labels have no sizes."
     ),
 ]

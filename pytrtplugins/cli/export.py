@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..export import triton
 from ..export.plugin import ExportedPlugin, export_plugin
-from ..utils.numbers import Whole
+from ..utils.numbers import IntRange
 from .app import app
 from .shared import loading, option_values, options
 from .shared.fields import read_fields
@@ -54,7 +54,7 @@ def plugin(
     ] = None,
     architecture: Annotated[
         list[int] | None,
-        number(Whole(50, 999), "Compute capability of a GPU: 90 for 9.0; may be repeated. Default: 80, 90."),
+        number(IntRange(50, 999), "Compute capability of a GPU: 90 for 9.0; may be repeated. Default: 80, 90."),
     ] = None,
     host: Annotated[bool, choice("Compile the kernels for the CPU, for tests without a GPU.", "--cpu-kernels")] = False,
 ) -> Result[ExportedPlugin]:
@@ -86,16 +86,18 @@ def triton_repository(
     name: Annotated[
         str | None, option("NAME", "Name of the model in the repository; default: that of MODEL.", "--name")
     ] = None,
-    version: Annotated[int, number(Whole(1, triton.LARGEST_VERSION), "Version of the model in the repository.")] = 1,
+    version: Annotated[int, number(IntRange(1, triton.LARGEST_VERSION), "Version of the model in the repository.")] = 1,
     plan: Annotated[
         Path | None, option("FILE", "TensorRT engine that another tool made from MODEL; it is served instead of MODEL.")
     ] = None,
     library: Annotated[list[Path] | None, option("LIB.so", "Library with the plan's plugins; may be repeated.")] = None,
     max_batch: Annotated[
         int | None,
-        number(Whole(1, triton.LARGEST_BATCH), "Largest number of requests in one run; default: 8, or the engine's."),
+        number(
+            IntRange(1, triton.LARGEST_BATCH), "Largest number of requests in one run; default: 8, or the engine's."
+        ),
     ] = None,
-    instances: Annotated[int, number(Whole(1, triton.MAX_INSTANCES), "Instances of the model on each device.")] = 1,
+    instances: Annotated[int, number(IntRange(1, triton.MAX_INSTANCES), "Instances of the model on each device.")] = 1,
     kind: Annotated[
         Literal["auto", "cpu", "gpu"],
         choice("Where onnxruntime runs; auto: on GPUs, if there are any.", "--instance-kind"),
@@ -103,8 +105,8 @@ def triton_repository(
     queue_delay: Annotated[
         int,
         number(
-            Whole(0, triton.LONGEST_DELAY),
-            "How long a request may wait for others to fill its batch.",
+            IntRange(0, triton.LONGEST_DELAY),
+            "How long a request may wait until its batch is full.",
             metavar="MICROSECONDS",
         ),
     ] = 0,
@@ -120,7 +122,7 @@ def triton_repository(
     pytrt export-triton yolov2.engine -o models/ --library libpytrtplugins.so --served-at /models
     """
     written = triton.export_triton(
-        _opened(network.model, network.weights),
+        _open_for_triton(network.model, network.weights),
         repository,
         name=name or network.model.stem,
         version=version,
@@ -137,6 +139,7 @@ def triton_repository(
 
 
 def _print_plugin(written: ExportedPlugin, name: str) -> None:
+    """Print what was exported, and what to do with it."""
     print(f"{written.path}: {name}, {written.form}")
     print(f"types:   {'; '.join(written.formats)}")
     print(f"kernels: {', '.join(written.kernels)}")
@@ -152,6 +155,6 @@ def _print_triton(written: triton.TritonModel) -> None:
     print(f"Do: {written.start}")
 
 
-def _opened(path: Path, weights: Path | None) -> Path | onnx.ModelProto:
-    """The path of an engine, or a model; darknet's networks with a free batch, so that requests can be put together."""
+def _open_for_triton(path: Path, weights: Path | None) -> Path | onnx.ModelProto:
+    """The path of an engine, or a model; darknet's networks get a free batch, so that requests can be batched."""
     return path if loading.is_engine_file(path) else loading.open_model(path, weights, batch="dynamic")

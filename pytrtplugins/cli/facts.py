@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Devices:
-    """The engines.
+    """All engines, and whether they can be used.
 
     Attributes:
         auto: The engine that ``auto`` takes.
@@ -46,7 +46,7 @@ class Devices:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file that was written.
+    """The file that was written.
 
     Attributes:
         file: Its path.
@@ -59,7 +59,7 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class Built:
-    """An engine that was built.
+    """The engine that was built.
 
     Attributes:
         engine: What it is.
@@ -76,7 +76,7 @@ class Built:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A calibration cache that was written.
+    """The calibration cache that was written.
 
     Attributes:
         file: Its path.
@@ -91,7 +91,7 @@ class Calibrated:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """How good a detector is.
+    """The average precision of a detector.
 
     Attributes:
         engine: The engine that ran it.
@@ -106,7 +106,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Imported:
-    """A model that was converted from another framework.
+    """The converted model.
 
     Attributes:
         file: Its path.
@@ -125,7 +125,7 @@ class Imported:
 
 @dataclass(frozen=True)
 class RepairFacts:
-    """What repair found in a model.
+    """The findings of a repair.
 
     Attributes:
         model: The model's file.
@@ -148,7 +148,7 @@ class RepairFacts:
 
 @dataclass(frozen=True)
 class Edited:
-    """A model that was written by replace or extract.
+    """The model that was written by replace, extract or embed.
 
     Attributes:
         file: Its path.
@@ -169,7 +169,7 @@ class Edited:
 
 @dataclass(frozen=True)
 class Treated:
-    """A layer that is not computed like the others.
+    """A layer with a precision of its own.
 
     Attributes:
         layer: Its name.
@@ -186,7 +186,7 @@ class Treated:
 
 @dataclass(frozen=True)
 class Searched:
-    """What a precision search found; the file of figures beside the precision file has all of it.
+    """The result of a precision search; the JSON file next to the precision file has all details.
 
     Attributes:
         file: The precision file.
@@ -217,7 +217,7 @@ class Searched:
 
 @dataclass(frozen=True)
 class Profiled:
-    """A network's steps, and the whole.
+    """The steps of a network with their times, and the total.
 
     Attributes:
         microseconds: Of the whole run on the GPU, as one graph.
@@ -230,7 +230,7 @@ class Profiled:
 
 @dataclass(frozen=True)
 class Offered:
-    """A model that can be fetched.
+    """A model that can be downloaded.
 
     Attributes:
         model: What it is.
@@ -243,7 +243,7 @@ class Offered:
 
 @dataclass(frozen=True)
 class Offers:
-    """The models that can be fetched.
+    """All models that can be downloaded.
 
     Attributes:
         models: All of them.
@@ -254,7 +254,7 @@ class Offers:
 
 @dataclass(frozen=True)
 class Downloaded:
-    """A model that was fetched.
+    """The model that was downloaded.
 
     Attributes:
         name: Its name, which commands take in the place of a file.

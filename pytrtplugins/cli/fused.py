@@ -1,4 +1,4 @@
-"""``pytrt inspect --fused``: which nodes of a network an engine runs as one kernel."""
+"""``pytrt inspect --fused``: show which nodes of a network an engine fuses into one kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["FusedFacts", "KernelFacts", "inspect_fused"]
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """A kernel that computes nodes of the network.
+    """A kernel and the nodes that it computes.
 
     Attributes:
         name: As the engine calls it.
@@ -37,7 +37,7 @@ class KernelFacts:
 
 @dataclass(frozen=True)
 class FusedFacts:
-    """A network before and after an engine.
+    """The kernels of an engine and their nodes.
 
     Attributes:
         engine: The engine's name.
@@ -63,30 +63,30 @@ class FusedFacts:
 def inspect_fused(
     path: Path, weights: Path | None, engine: str, precision: str, cache: Path | None, graph: Path | None
 ) -> Result[FusedFacts]:
-    """Build the network, or load it, and find what runs as one; with a picture where that is asked for."""
+    """Build or load the network's engine, and list its fused kernels; draw a picture if requested."""
     target = None if graph is None else check_target(graph, "--graph", (".svg",))
     built = loading.open_engine(path, weights=weights, engine=engine, precision=precision, cache=cache, as_asked=True)
     model = built.model_without_weights if loading.is_engine_file(path) else loading.open_model(path, weights)
-    found = fusion_of(model, built.parts(), built.model_without_weights)
+    fusion = fusion_of(model, built.parts(), built.model_without_weights)
     if target is not None:
-        draw_fusion(found, target, f"{path.name} on engine {built.name}, {built.arithmetic}")
-    return Result(_facts(found, built, target), _print)
+        draw_fusion(fusion, target, f"{path.name} on engine {built.name}, {built.arithmetic}")
+    return Result(_facts(fusion, built, target), _print)
 
 
-def _facts(found: Fusion, engine: Engine, target: Path | None) -> FusedFacts:
+def _facts(fusion: Fusion, engine: Engine, target: Path | None) -> FusedFacts:
     kernels = tuple(
         KernelFacts(
             kernel.name,
             kernel.kind,
-            tuple(found.names[place] for place in kernel.nodes),
-            tuple(found.operators[place] for place in kernel.nodes),
+            tuple(fusion.names[place] for place in kernel.nodes),
+            tuple(fusion.operators[place] for place in kernel.nodes),
         )
-        for kernel in found.computing
+        for kernel in fusion.computing
     )
-    added = len(found.kernels) - len(kernels)
-    without = tuple(found.names[place] for place in found.before)
+    added = len(fusion.kernels) - len(kernels)
+    without = tuple(fusion.names[place] for place in fusion.before)
     ran = engine.name, engine.precision, engine.arithmetic
-    return FusedFacts(*ran, len(found.names), kernels, added, without, str(target or ""))
+    return FusedFacts(*ran, len(fusion.names), kernels, added, without, str(target or ""))
 
 
 def _print(facts: FusedFacts) -> None:

@@ -31,7 +31,7 @@ app.add_typer(command, name="import")
 
 @command.callback()  # type: ignore[untyped-decorator]
 def _frameworks() -> None:
-    """Without it typer would make one command of a group with one."""
+    """Keeps ``import`` a group: typer would turn a group with one command into that command."""
 
 
 @command.command("mxnet")  # type: ignore[untyped-decorator]
@@ -58,14 +58,14 @@ def import_mxnet(
     Example: pytrt import mxnet model-symbol.json model-0000.params --shape data=3x112x112 -o face.onnx
     """
     check_target(output)
-    given = option_values.read_pairs(shape, "--shape", "NAME=CxHxW") or {}
+    shapes = option_values.read_pairs(shape, "--shape", "NAME=CxHxW") or {}
     model = from_mxnet(
-        symbol, params, shapes={name: _sizes(name, text) for name, text in given.items()}, allow_extra=allow_extra
+        symbol, params, shapes={name: _sizes(name, text) for name, text in shapes.items()}, allow_extra=allow_extra
     )
     write_onnx(model, output, external_data=False)
     facts = model_facts(model, str(output))
-    found = Imported(str(output), facts.nodes, facts.parameters, facts.tensors, f"pytrt inspect {output}")
-    return Result(found, _print)
+    imported = Imported(str(output), facts.nodes, facts.parameters, facts.tensors, f"pytrt inspect {output}")
+    return Result(imported, _print)
 
 
 def _sizes(name: str, text: str) -> Sequence[int]:
@@ -77,8 +77,8 @@ def _sizes(name: str, text: str) -> Sequence[int]:
     return [int(part) for part in parts]
 
 
-def _print(found: Imported) -> None:
-    print(f"{found.file}: {found.nodes} nodes, {found.parameters:,} parameters")
-    for each in found.tensors:
-        print(f"  {each.side:<6} {each.name} {' x '.join(str(size or '?') for size in each.dims or ())}")
-    print(f"Do: {found.next}")
+def _print(imported: Imported) -> None:
+    print(f"{imported.file}: {imported.nodes} nodes, {imported.parameters:,} parameters")
+    for tensor in imported.tensors:
+        print(f"  {tensor.side:<6} {tensor.name} {' x '.join(str(size or '?') for size in tensor.dims or ())}")
+    print(f"Do: {imported.next}")

@@ -11,7 +11,7 @@ from . import inspected
 from .app import app
 from .fused import FusedFacts, inspect_fused
 from .model_facts import DarknetFacts, EngineFacts, ModelFacts, Nodes
-from .opaque import Shapes, described
+from .opaque import Shapes, with_declared_dims
 from .shared import loading, options, tables
 from .shared.option import argument, choice, option
 from .shared.results import Result
@@ -56,16 +56,18 @@ def inspect(
         raise UsageError(f"--graph {graph} needs --fused.")
     if engine is not None:
         opened = loading.open_model(model, weights)
-        nodes_lacking = inspected.lacking(opened, engines.unsupported_nodes(opened, engine))
-        return Result(Nodes(nodes_lacking, engine), tables.print_nodes)
+        unsupported = inspected.node_facts(opened, engines.unsupported_nodes(opened, engine))
+        return Result(Nodes(unsupported, engine), tables.print_nodes)
     if nodes:
         return Result(
-            Nodes(inspected.listed(described(loading.open_model(model, weights), shapes))), tables.print_nodes
+            Nodes(inspected.all_node_facts(with_declared_dims(loading.open_model(model, weights), shapes))),
+            tables.print_nodes,
         )
     if model.suffix == ".cfg":
         return inspected.inspect_darknet(model, weights)
     if loading.is_engine_file(model):
         return Result(inspected.engine_facts(loading.open_engine(model), model), tables.print_engine)
     return Result(
-        inspected.model_facts(described(loading.open_model(model, weights), shapes), str(model)), tables.print_model
+        inspected.model_facts(with_declared_dims(loading.open_model(model, weights), shapes), str(model)),
+        tables.print_model,
     )

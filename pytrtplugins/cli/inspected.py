@@ -1,4 +1,4 @@
-"""The facts about a model or an engine that ``pytrt inspect`` and ``pytrt build`` show."""
+"""Facts about a model or an engine, for ``pytrt inspect`` and ``pytrt build``."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from .shared.results import Result
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["engine_facts", "inspect_darknet", "lacking", "listed", "model_facts"]
+__all__ = ["all_node_facts", "engine_facts", "inspect_darknet", "model_facts", "node_facts"]
 
 
 def model_facts(model: onnx.ModelProto, file: str) -> ModelFacts:
     """Inputs, outputs, operators and plugins of an ONNX model."""
     graph = model.graph
-    unknown = _opaque(model)
+    unknown = _unknown_nodes(model)
     beyond = Counter(map(node_type, nodes_beyond_onnx(model))) - Counter(map(node_type, unknown))
     counts = Counter(_operator(node) for node in graph.node)
     return ModelFacts(
@@ -42,16 +42,16 @@ def model_facts(model: onnx.ModelProto, file: str) -> ModelFacts:
         len(graph.node),
         sum(int(np.prod(tensor.dims)) for tensor in graph.initializer),
         model.ByteSize(),
-        (*map(_input, given_inputs(graph)), *(_tensor("output", value) for value in graph.output)),
+        (*map(_tensor_facts, given_inputs(graph)), *(_tensor("output", value) for value in graph.output)),
         dict(counts.most_common()),
         tuple(PluginFacts(node.name, _operator(node), _fields(node)) for node in graph.node if is_plugin_node(node)),
         dict(beyond.most_common()),
-        lacking(model, unknown),
+        node_facts(model, unknown),
     )
 
 
-def lacking(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> tuple[NodeFacts, ...]:
-    """Nodes of a model, which may lie in its branches, with what they read and give."""
+def node_facts(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> tuple[NodeFacts, ...]:
+    """Facts on given nodes of a model, which may be in its subgraphs, with their inputs and outputs."""
     typed = hide_opaque(model, misplaced=False)
     with contextlib.suppress(PytrtpluginsError):
         typed = infer_shapes(typed)
@@ -62,8 +62,8 @@ def lacking(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> tuple[No
     )
 
 
-def listed(model: onnx.ModelProto) -> tuple[NodeFacts, ...]:
-    """All nodes of a model: what each is found by, its operator, and what it reads and gives."""
+def all_node_facts(model: onnx.ModelProto) -> tuple[NodeFacts, ...]:
+    """Facts on all nodes of a model: name, operator, inputs and outputs."""
     typed = hide_opaque(model, misplaced=False)
     with contextlib.suppress(PytrtpluginsError):
         typed = infer_shapes(typed)
@@ -92,35 +92,35 @@ def engine_facts(engine: Engine, file: Path) -> EngineFacts:
 
 
 def inspect_darknet(cfg: Path, weights: Path | None) -> Result[DarknetFacts]:
-    """The layers of a darknet network, and whether the weights fit."""
+    """The layers of a darknet network, and whether its weights fit."""
     from darknet2caffe.cli import print_network
     from darknet2caffe.inspect import rows, weights_line
     from darknet2caffe.network import read_network
 
     network = read_network(cfg, weights)
     outputs = tuple(layer.name for layer in network.outputs)
-    given = (network.name, network.dialect, network.dialect_reason, network.dims, outputs)
-    return Result(DarknetFacts(*given, tuple(rows(network)), weights_line(network)), lambda _: print_network(network))
+    facts = (network.name, network.dialect, network.dialect_reason, network.dims, outputs)
+    return Result(DarknetFacts(*facts, tuple(rows(network)), weights_line(network)), lambda _: print_network(network))
 
 
 # -- inside --------------------------------------------------------------------------------------------------------------
 
 
-def _opaque(model: onnx.ModelProto) -> list[onnx.NodeProto]:
-    """The nodes that nobody here has a class for, as they stand in the model."""
+def _unknown_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """The nodes of a model that have no known class here."""
     hidden = hide_opaque(model, misplaced=False)
     opaque = opaque_nodes(hidden)
     pairs = zip(walk(model.graph.node), walk(hidden.graph.node), strict=True)
     inner = [node for function in model.functions for node in function.node]
-    found = [node for node, twin in pairs if any(twin is each for each in opaque)]
-    return found + [node for node in walk(inner) if any(node is each for each in unknown_nodes(model))]
+    nodes = [node for node, twin in pairs if any(twin is unknown for unknown in opaque)]
+    return nodes + [node for node in walk(inner) if any(node is unknown for unknown in unknown_nodes(model))]
 
 
 def _operator(node: onnx.NodeProto) -> str:
     return f"{node.domain}.{node.op_type}".lstrip(".")
 
 
-def _input(value: onnx.ValueInfoProto) -> TensorFacts:
+def _tensor_facts(value: onnx.ValueInfoProto) -> TensorFacts:
     return _tensor("input", value)
 
 
@@ -132,10 +132,10 @@ def _tensor(side: str, value: onnx.ValueInfoProto) -> TensorFacts:
 def _fields(node: onnx.NodeProto) -> str:
     hidden = ("plugin_namespace", "plugin_version")
     values = {key: value for key, value in node_attributes(node).items() if key not in hidden}
-    return ", ".join(f"{key}={_short(value)}" for key, value in values.items())
+    return ", ".join(f"{key}={_short_text(value)}" for key, value in values.items())
 
 
-def _short(value: object) -> str:
+def _short_text(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"array{value.shape}"
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):

@@ -23,7 +23,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """An input or output.
+    """An input or output of a model.
 
     Attributes:
         side: ``input`` or ``output``.
@@ -55,7 +55,7 @@ class NodeFacts:
 
 @dataclass(frozen=True)
 class PluginFacts:
-    """A plugin's node.
+    """A plugin node.
 
     Attributes:
         name: The node's name.
@@ -70,7 +70,7 @@ class PluginFacts:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """An ONNX model, or what a darknet network becomes.
+    """An ONNX model, also one made from a darknet network.
 
     Attributes:
         file: The file.
@@ -103,7 +103,7 @@ class ModelFacts:
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of a model.
+    """A list of nodes.
 
     Attributes:
         nodes: All nodes, or those that the engine lacks.

@@ -1,4 +1,4 @@
-"""Models with nodes that nobody here has a class for, and what the user says of the tensors that they give."""
+"""Open models with nodes that have no known class here, with dims that the user gives for their outputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
-__all__ = ["Shapes", "described", "open_with_shapes", "read_shapes"]
+__all__ = ["Shapes", "open_with_shapes", "read_shapes", "with_declared_dims"]
 
 _TYPES = ("float32", "float16", "int32", "int64", "bool", "uint8", "int8")
 _DIM = re.compile(r"[0-9]{1,9}|[A-Za-z_]\w{0,63}")
@@ -28,24 +28,24 @@ Shapes = Annotated[
         "--shape",
         metavar="TENSOR=DIMS",
         callback=lambda texts: texts or None,
-        help="Dims of a tensor behind a node that nobody has a class for, such as boxes=1x100x4 or count=1x1:int32; may be repeated.",
+        help="Dims of an output of a node without a known class, such as boxes=1x100x4 or count=1x1:int32; may be repeated.",
     ),
 ]
 
 
 def open_with_shapes(path: Path, weights: Path | None, texts: Sequence[str] | None) -> Graph:
-    """Open a model in which nodes without a class are nodes like any other, with the dims that the user says.
+    """Open a model in which unknown nodes are allowed, with the dims that the user gives.
 
     Raises:
         UsageError: a text has another form, or names a tensor that no such node gives.
     """
     graph = loading.open_graph(path, weights)
-    model = hide_opaque(described(graph.model, texts))
+    model = hide_opaque(with_declared_dims(graph.model, texts))
     return graph if model is graph.model else Graph(model, external_data=graph.external_data)
 
 
-def described(model: onnx.ModelProto, texts: Sequence[str] | None) -> onnx.ModelProto:
-    """A model with the dims that the user says; itself where there are none.
+def with_declared_dims(model: onnx.ModelProto, texts: Sequence[str] | None) -> onnx.ModelProto:
+    """A model with the dims that the user gives; the model itself if there are none.
 
     Raises:
         UsageError: as `open_with_shapes`.

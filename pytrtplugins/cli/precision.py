@@ -15,7 +15,7 @@ from ..engines.base.engine_file import is_engine_file
 from ..errors import NoDataError, UsageError
 from ..passes import CODES
 from ..precision.scales import make_tables
-from ..utils.numbers import Real, Whole
+from ..utils.numbers import FloatRange, IntRange
 from ..utils.optional import require
 from ..utils.progress import progress_bar
 from ..utils.terminal import COMMAND
@@ -56,14 +56,14 @@ DataOption = Annotated[
 ]
 SamplesOption = Annotated[
     int,
-    number(Whole(1, MAX_SAMPLES), "Number of samples, drawn by --seed, on which tensors are compared.", "--samples"),
+    number(IntRange(1, MAX_SAMPLES), "Number of samples, drawn by --seed, on which tensors are compared.", "--samples"),
 ]
-SeedOption = Annotated[int, number(Whole(0, _LARGEST_SEED), "Seed for the choice of samples.")]
+SeedOption = Annotated[int, number(IntRange(0, _LARGEST_SEED), "Seed for the choice of samples.")]
 FitOption = Annotated[Mode, choice("How images are fitted into the network's input.", "--fit")]
 ToleranceOption = Annotated[str, option("T", "atol=1e-3,rtol=1e-2,stat=median|max, cosine=0.999, or map50=0.005.")]
 
 
-def _compared(letter: str, *names: str) -> Any:
+def _precision_option(letter: str, *names: str) -> Any:
     text = f"Precision of {letter}, or a precision file."
     return typer.Option(*names, metavar="NAME|FILE.yaml", callback=loading.check_precision, help=text)
 
@@ -85,19 +85,20 @@ def search(
     split: Annotated[str, typer.Option(help="The list of images that are evaluated, for map50.")] = "val.txt",
     exif: Exif = None,
     images: Annotated[
-        int | None, number(Whole(1, MAX_SAMPLES), "For map50: evaluate the first N images only.", "--evaluation-size")
+        int | None,
+        number(IntRange(1, MAX_SAMPLES), "For map50: evaluate the first N images only.", "--evaluation-size"),
     ] = None,
     limit: SamplesOption = 4,
     seed: SeedOption = 0,
     mode: FitOption = "letterbox",
     algorithm: Annotated[
         Literal["minmax", "entropy", "percentile"],
-        choice("How the scales are chosen that the search begins with, for int8 and fp8."),
+        choice("Calibration algorithm of the scales that the search begins with, for int8 and fp8."),
     ] = "minmax",
     calibration: Annotated[
         int,
         number(
-            Whole(1, MAX_SAMPLES),
+            IntRange(1, MAX_SAMPLES),
             "Number of images of --data to calibrate with, for int8 and fp8.",
             "--calibration-size",
         ),
@@ -108,12 +109,12 @@ def search(
     max_latency_ratio: Annotated[
         float | None,
         number(
-            Real(1, _LARGEST_RATIO),
+            FloatRange(1, _LARGEST_RATIO),
             "Largest latency, relative to all layers in low precision; default: no limit.",
             metavar="R",
         ),
     ] = None,
-    max_runs: Annotated[int, number(Whole(1, _MAX_RUNS), "Largest number of evaluations of the network.")] = 200,
+    max_runs: Annotated[int, number(IntRange(1, _MAX_RUNS), "Largest number of evaluations of the network.")] = 200,
     latency: Annotated[
         Literal["modelled", "measured"],
         choice("modelled: from the bytes moved, the same on every machine; measured: on this machine."),
@@ -131,13 +132,13 @@ def search(
     """
     if not output.absolute().parent.is_dir() or output.suffix not in (".yaml", ".yml"):
         raise UsageError(f"--output {output}: expected a file .yaml in a folder that exists")
-    wanted, asked = precision.parse_tolerance(tolerance), option_values.read_forms(forms)
+    limits, requested_forms = precision.parse_tolerance(tolerance), option_values.read_forms(forms)
     network = precision.Network(
         source.open(),
         engine,
         threads=threads,
         settings=option_values.read_settings(settings),
-        plugins=asked,
+        plugins=requested_forms,
         fast_build=latency == "modelled",
     )
     inputs = network.reference().inputs
@@ -147,14 +148,16 @@ def search(
     if low in CODES:
         calibrated_on = read_samples(data, inputs, limit=calibration, **choice, split=_train(data, split))
         order = [algorithm, *(name for name in CALIBRATORS if name != algorithm)]
-        scales = make_tables(network.model, calibrated_on, order, engine=engine, threads=threads, plugins=asked)
+        scales = make_tables(
+            network.model, calibrated_on, order, engine=engine, threads=threads, plugins=requested_forms
+        )
     judge = None
-    if isinstance(wanted, precision.MapTolerance):
+    if isinstance(limits, precision.MapTolerance):
         judge = _judge(
             network,
             models.YoloData(data, exif=exif),
             split,
-            wanted,
+            limits,
             names or loading.names_beside(source.model),
             mode,
             images,
@@ -163,7 +166,7 @@ def search(
         result = precision.search(
             network,
             samples,
-            wanted,
+            limits,
             low,
             tables=scales,
             per_tensor=per_tensor,
@@ -182,12 +185,12 @@ def search(
         )
     result.precisions.write(output)
     precision.write_json(result, output.with_suffix(".json"))
-    return Result(_searched(result, output), _print, result.holds)
+    return Result(_search_facts(result, output), _print, result.holds)
 
 
 @command.command("report")  # type: ignore[untyped-decorator]
 def report(
-    figures: Annotated[Path, argument("FILE.json", "File that the search wrote beside FILE.yaml.")],
+    figures: Annotated[Path, argument("FILE.json", "FILE.json that the search wrote next to FILE.yaml.")],
     output: Annotated[Path, option("FILE.html", "Write the page to this file.", "--output", "-o")],
 ) -> Result[WrittenFile]:
     """Draw the results of a search: errors layer by layer, ranges, latency against accuracy.
@@ -196,7 +199,9 @@ def report(
     """
     path = figures.with_suffix(".json") if figures.suffix in (".yaml", ".yml") else figures
     if not path.is_file():
-        raise UsageError(f"{path}: no such file. It stands beside what `pytrt precision search -o` wrote", path=path)
+        raise UsageError(
+            f"{path}: no such file. `pytrt precision search -o FILE.yaml` writes it as FILE.json", path=path
+        )
     precision.write_html(precision.read_report(path), output)
     return Result(WrittenFile(str(output), output.stat().st_size), tables.print_file)
 
@@ -223,8 +228,8 @@ def compare(
     ] = None,
     engine: Annotated[str, typer.Option("--engine", help="Engine of A.")] = "reference",
     other_engine: Annotated[str, typer.Option("--engine-b", help="Engine of B.")] = "auto",
-    precision_a: Annotated[str, _compared("A", "--precision")] = "fp32",
-    precision_b: Annotated[str, _compared("B")] = "fp32",
+    precision_a: Annotated[str, _precision_option("A", "--precision")] = "fp32",
+    precision_b: Annotated[str, _precision_option("B")] = "fp32",
     cache: Annotated[Path | None, option("FILE", "Calibration cache for int8.")] = None,
     data: Annotated[list[Path] | None, option("DIR|TAR", "Images or .npz files; default: random numbers.")] = None,
     tolerance: ToleranceOption = "atol=1e-3,rtol=1e-2",
@@ -243,7 +248,7 @@ def compare(
 
     pytrt compare net.onnx --with file --engine cpu
     """
-    wanted = precision.parse_tolerance(tolerance)
+    limits = precision.parse_tolerance(tolerance)
     choice: dict[str, Any] = {"limit": limit, "seed": seed, "mode": mode}
 
     def opened(path: Path, name: str, kind: str) -> Engine:
@@ -264,9 +269,9 @@ def compare(
     other = None if second is None else opened(second, other_engine, precision_b)
     samples = read_samples(data, one.inputs, **choice) if data else [option_values.read_inputs(None, one)]
     if other is None:
-        outputs = precision.compare_with_file(first, one, samples, wanted)
+        outputs = precision.compare_with_file(first, one, samples, limits)
         return Result(outputs, functools.partial(_print_outputs, engine=one), outputs.agrees)
-    result = precision.compare(one, other, samples, wanted)
+    result = precision.compare(one, other, samples, limits)
     return Result(result, functools.partial(_print_comparison, engines=(one, other)), result.first_difference is None)
 
 
@@ -299,22 +304,22 @@ def _judge(
 
     expected = measured(network.reference())
     if math.isnan(expected):
-        raise NoDataError(f"{split}: no object that the network knows is labelled there")
+        raise NoDataError(f"{split}: it has no labelled object of the network's classes")
     return lambda engine: max(0.0, expected - measured(engine)) / tolerance.drop
 
 
 def _train(data: list[Path], split: str) -> str:
     """The list that tensors are compared and calibrated on: not the one that is evaluated, where there is another."""
     if is_labelled(data):
-        held = models.YoloData(data)
+        dataset = models.YoloData(data)
         try:
-            return "train.txt" if held.images("train.txt") else split
+            return "train.txt" if dataset.images("train.txt") else split
         except NoDataError:
             return split
     return split
 
 
-def _searched(result: precision.SearchResult, output: Path) -> Searched:
+def _search_facts(result: precision.SearchResult, output: Path) -> Searched:
     layers = (
         Treated(name, layer.precision, layer.strategy, layer.reason) for name, layer in result.precisions.layers.items()
     )

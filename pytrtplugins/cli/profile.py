@@ -8,7 +8,7 @@ from typing import Annotated
 from ..errors import UsageError
 from ..utils.atomic import check_target
 from ..utils.figures import check_figure
-from ..utils.numbers import LARGEST_BATCH, Whole
+from ..utils.numbers import LARGEST_BATCH, IntRange
 from .app import app
 from .facts import Profiled
 from .shared import loading, option_values, options
@@ -26,7 +26,7 @@ def command(
     network: NetworkOptions,
     precision: options.Precision = "fp16",
     cache: options.Cache = None,
-    batch: Annotated[int, number(Whole(1, LARGEST_BATCH), "Images per run, if the model's batch is free.")] = 1,
+    batch: Annotated[int, number(IntRange(1, LARGEST_BATCH), "Images per run, if the model's batch is free.")] = 1,
     trace: Annotated[Path | None, option("FILE.json", "Write a trace for chrome://tracing or Perfetto.")] = None,
     plot: Annotated[Path | None, option("FILE", "Draw a bar chart: .png, .svg or .pdf.")] = None,
     forms: options.Forms = None,
@@ -56,11 +56,11 @@ def command(
     with engine.create_context() as context:
         if not isinstance(context, CudaContext):
             raise UsageError(
-                f"{network.model}: engine {engine.name!r} tells no times of layers.\nDo: pytrt profile MODEL.onnx"
+                f"{network.model}: engine {engine.name!r} cannot time single layers.\nDo: pytrt profile MODEL.onnx"
             )
-        found = profile(context, option_values.read_inputs(None, engine, free=batch))
+        times = profile(context, option_values.read_inputs(None, engine, free=batch))
     if trace is not None:
-        found.write_trace(trace)
+        times.write_trace(trace)
     if plot is not None:
-        found.draw(plot, f"{network.model.name}, {engine.precision}: {found.microseconds:.0f} µs")
-    return Result(Profiled(found.microseconds, found.steps), lambda _: print(found.table))
+        times.draw(plot, f"{network.model.name}, {engine.precision}: {times.microseconds:.0f} µs")
+    return Result(Profiled(times.microseconds, times.steps), lambda _: print(times.table))

@@ -47,10 +47,10 @@ def quantize(
     ] = "int8",
     reader: Annotated[
         Literal["tensorrt", "onnxruntime", "openvino"],
-        choice("Library that is to read the file: it decides where the Q/DQ nodes stand.", "--for"),
+        choice("Library that will read the file; it determines where Q/DQ nodes are placed.", "--for"),
     ] = "tensorrt",
     algorithm: Annotated[
-        Literal["entropy", "minmax", "percentile"], choice("How the scales are chosen, with --calibration.")
+        Literal["entropy", "minmax", "percentile"], choice("Calibration algorithm, with --calibration.")
     ] = "minmax",
     limit: options.FirstImages = None,
     mode: options.CalibrationMode = "letterbox",
@@ -80,7 +80,7 @@ def quantize(
         if cache or calibration:
             raise UsageError(f"{precision} holds its own scales: leave out --cache and --calibration.")
     else:
-        source = _calibration(network.model, cache, calibration, precision, algorithm, limit, mode)
+        source = _calibrator_or_cache(network.model, cache, calibration, precision, algorithm, limit, mode)
     result = export_quantized(
         open_with_shapes(network.model, network.weights, shapes),
         output,
@@ -142,7 +142,7 @@ def convert(
     )
 
 
-def _calibration(
+def _calibrator_or_cache(
     model: Path,
     cache: Path | None,
     images: Path | None,
@@ -151,7 +151,7 @@ def _calibration(
     limit: int | None,
     mode: str,
 ) -> Calibrator | Path:
-    """A calibrator of images; without images, the cache.
+    """The calibrator of the images; without images, the cache's path.
 
     Raises:
         UsageError: there are no images and no cache.
@@ -189,9 +189,7 @@ def _print(exported: TypedModel) -> None:
     print(f"{exported.file}: {types}{reader}, opset {exported.opset}, {exported.bytes:,} bytes")
     if exported.opaque:
         names = first_names(exported.opaque)
-        print(
-            f"{count_text(len(exported.opaque), 'node')} that nobody here has a class for, written as before: {names}"
-        )
+        print(f"{count_text(len(exported.opaque), 'node')} without a known class, written as before: {names}")
     if exported.reader:
         print(f"{count_text(len(exported.quantized), 'layer')} with weights in {exported.precision}")
         _print_float("in float", exported.float_layers, "layer")
@@ -200,7 +198,7 @@ def _print(exported: TypedModel) -> None:
     if exported.missing:
         names = first_names(exported.missing)
         print(f"{count_text(len(exported.missing), 'tensor')} of the model without a scale in the cache: {names}")
-        more = "; (3) a node that nobody here has a class for comes before it" if exported.opaque else ""
+        more = "; (3) a node without a known class comes before it" if exported.opaque else ""
         print(
             f"  Causes: (1) TensorRT fused the tensor away; (2) the ONNX file was exported again, with other names{more}."
         )
@@ -209,8 +207,8 @@ def _print(exported: TypedModel) -> None:
     _print_comparison(exported)
     if exported.parser is not None:
         parser = exported.parser
-        said = f"built, {parser.bytes:,} bytes" if parser.bytes else parser.problem.replace("\n", " ")
-        print(f"{parser.library or 'parser'}: {said}")
+        parser_text = f"built, {parser.bytes:,} bytes" if parser.bytes else parser.problem.replace("\n", " ")
+        print(f"{parser.library or 'parser'}: {parser_text}")
 
 
 def _print_comparison(exported: TypedModel) -> None:

@@ -1,4 +1,4 @@
-"""The command ``pytrt repair``, which mends what exporters are known to break."""
+"""The command ``pytrt repair``, which repairs known faults of exporters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def repair_model(
     ] = None,
     skip: Names = None,
     also: Annotated[
-        list[str] | None, option("A,B", "Run these too, which run on request alone: free-batch. May be repeated.")
+        list[str] | None, option("A,B", "Also run these optional repairs: free-batch. May be repeated.")
     ] = None,
 ) -> Result[RepairFacts]:
     """Find what exporters are known to write wrongly, say where and why, and mend it.
@@ -59,44 +59,50 @@ def repair_model(
     if output is not None:
         check_target(output)
     loaded, external_data = read_onnx(model)
-    found = repair(loaded, only=_split(only), skip=_split(skip) or (), also=_split(also) or ())
+    repaired = repair(loaded, only=_split_names(only), skip=_split_names(skip) or (), also=_split_names(also) or ())
     if output is not None:
-        write_onnx(found.model, output, external_data=external_data)
-    faults = sum(each.fault for each in found.findings)
-    changes = sum(REPAIRS[each.repair].on_request for each in found.findings)
+        write_onnx(repaired.model, output, external_data=external_data)
+    faults = sum(finding.fault for finding in repaired.findings)
+    changes = sum(REPAIRS[finding.repair].on_request for finding in repaired.findings)
     choice = "".join(
-        f" --{name} {shlex.quote(','.join(given))}"
-        for name, given in (("only", only), ("skip", skip), ("also", also))
-        if given
+        f" --{name} {shlex.quote(','.join(names))}"
+        for name, names in (("only", only), ("skip", skip), ("also", also))
+        if names
     )
     written = (
-        f"pytrt inspect {output}" if output else f"pytrt repair {model}{choice} -o OUT.onnx" if found.findings else ""
+        f"pytrt inspect {output}"
+        if output
+        else f"pytrt repair {model}{choice} -o OUT.onnx"
+        if repaired.findings
+        else ""
     )
     file = None if output is None else str(output)
     facts = RepairFacts(
-        str(model), file, faults, len(found.findings) - faults - changes, changes, found.findings, written
+        str(model), file, faults, len(repaired.findings) - faults - changes, changes, repaired.findings, written
     )
     problem = f"{model}: {count_text(faults, 'fault')}" if faults else ""
     return Result(facts, _print, output is not None or not faults, problem)
 
 
-def _split(texts: list[str] | None) -> list[str] | None:
-    """Names in words, between commas."""
+def _split_names(texts: list[str] | None) -> list[str] | None:
+    """Split names at commas, in one or several words."""
     return [name.strip() for text in texts for name in text.split(",")] if texts else None
 
 
 def _print(facts: RepairFacts) -> None:
     order = list(REPAIRS)
-    asked = f", {count_text(facts.changes, 'change')}" if facts.changes else ""
-    print(f"{facts.model}: {count_text(facts.faults, 'fault')}, {count_text(facts.leftovers, 'leftover')}{asked}")
+    changes_text = f", {count_text(facts.changes, 'change')}" if facts.changes else ""
+    print(
+        f"{facts.model}: {count_text(facts.faults, 'fault')}, {count_text(facts.leftovers, 'leftover')}{changes_text}"
+    )
     for (name, fault), group in itertools.groupby(
-        sorted(facts.findings, key=lambda each: (order.index(each.repair), not each.fault)),
-        lambda each: (each.repair, each.fault),
+        sorted(facts.findings, key=lambda finding: (order.index(finding.repair), not finding.fault)),
+        lambda finding: (finding.repair, finding.fault),
     ):
         findings = list(group)
         kind = "fault" if fault else "change" if REPAIRS[name].on_request else "leftover"
         print(f"\n{name} ({count_text(len(findings), kind)}): {REPAIRS[name].why}")
-        print(*first_lines([f"{each.node}: {each.found} -> {each.done}" for each in findings]), sep="\n")
+        print(*first_lines([f"{finding.node}: {finding.found} -> {finding.done}" for finding in findings]), sep="\n")
     if facts.findings or facts.file:
         print()
     if facts.file:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from ..engines.base.arithmetic import Arithmetic
 from ..vision import Detection
 
-__all__ = ["Detected", "Looked", "OutputFacts", "Ran"]
+__all__ = ["ArrayRun", "Detected", "ImageDetections", "OutputFacts"]
 
 
 @dataclass(frozen=True)
-class Looked:
-    """An image, or a frame of a video.
+class ImageDetections:
+    """Detections on one image or frame.
 
     Attributes:
         file: The image's path or URL; of a video with ``frame`` and its number behind it.
@@ -25,7 +25,7 @@ class Looked:
 
 @dataclass(frozen=True)
 class Detected:
-    """What a detector found.
+    """The results of a detector.
 
     Attributes:
         engine: The engine that ran it.
@@ -40,7 +40,7 @@ class Detected:
     engine: str
     precision: str
     computed: Arithmetic
-    images: tuple[Looked, ...]
+    images: tuple[ImageDetections, ...]
     failures: tuple[str, ...]
     saved: tuple[str, ...]
     summary: str
@@ -48,7 +48,7 @@ class Detected:
 
 @dataclass(frozen=True)
 class OutputFacts:
-    """An array that a model gave.
+    """One output array of a model.
 
     Attributes:
         name: Of the output.
@@ -68,8 +68,8 @@ class OutputFacts:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """A model that ran on arrays.
+class ArrayRun:
+    """The result of runs on arrays.
 
     Attributes:
         engine: The engine.

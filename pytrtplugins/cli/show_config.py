@@ -20,9 +20,7 @@ __all__ = ["show_config"]
 @app.command("config")  # type: ignore[untyped-decorator]
 def show_config(
     context: typer.Context,  # type: ignore[name-defined]
-    file: Annotated[
-        Path | None, option("FILE", "File with defaults, instead of the one that is found.", "--config")
-    ] = None,
+    file: Annotated[Path | None, option("FILE", "File with defaults, instead of the default one.", "--config")] = None,
 ) -> Result[Defaults]:
     """Show the defaults of options that are in force, and the file that they come from.
 
@@ -34,5 +32,5 @@ def show_config(
     pytrt config --config other.toml
     """
     path = file or find_config(Path.cwd())
-    found = Defaults("", ()) if path is None else read_config(open_config(path), context.find_root().command)
-    return Result(found, tables.print_defaults)
+    config = Defaults("", ()) if path is None else read_config(open_config(path), context.find_root().command)
+    return Result(config, tables.print_defaults)

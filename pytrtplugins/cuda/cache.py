@@ -17,8 +17,8 @@ from pathlib import Path
 from ..errors import FormatError, UsageError
 from ..utils.atomic import atomic_path
 from ..utils.files import open_regular, sha256_hex
-from ..utils.forks import in_children
-from ..utils.numbers import Whole
+from ..utils.forks import call_after_fork
+from ..utils.numbers import IntRange
 
 __all__ = ["CACHE_MIB", "cache_folder", "cached_bytes", "cached_file", "compiling", "user_cache"]
 
@@ -36,8 +36,8 @@ _compiling: set[Path] = set()
 _spare: dict[
     tuple[Path, int], int
 ] = {}  # bytes that may be written to a folder with a limit before it is looked at again
-in_children(_locks.clear)  # threads of the parent hold them, and go on there
-in_children(_compiling.clear)
+call_after_fork(_locks.clear)  # threads of the parent hold them, and go on there
+call_after_fork(_compiling.clear)
 
 
 def compiling() -> bool:
@@ -138,7 +138,7 @@ def _read(path: Path) -> bytes | None:
 
 def _limit_bytes() -> int:
     try:
-        return Whole(0, 1 << 20).read(os.environ.get(CACHE_MIB) or "1024") << 20
+        return IntRange(0, 1 << 20).read(os.environ.get(CACHE_MIB) or "1024") << 20
     except ValueError as error:
         raise UsageError(f"{CACHE_MIB}, an environment variable: {error}") from None
 

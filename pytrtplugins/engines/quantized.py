@@ -13,7 +13,7 @@ from ..errors import CalibrationError, PrecisionError, UsageError
 from ..model.opaque import computable_part
 from ..model.proto import info_dims
 from ..passes import CODES, Precisions, Quantize, quantized_tensors, to_ir, to_proto
-from ..passes.prepare import ready_for
+from ..passes.prepare import in_opset_of_precision
 from ..passes.quantize import FLOAT_LAYERS, QuantizeResult
 from ..passes.unscaled_layers import unscaled_layers
 from .base.engine import Engine
@@ -118,7 +118,7 @@ def quantize_for(
         )
     quantize_options = cls.quantize_options(options.precision, rest)
     placed = {name: value for name, value in quantize_options.items() if name != "weight_levels"}
-    written = to_ir(ready_for(model, options.precision), checked=True)
+    written = to_ir(in_opset_of_precision(model, options.precision), checked=True)
     required = quantized_tensors(written, precision=options.precision, **placed)
     if isinstance(calibration, Calibrator):
         digest = network_digest(model)

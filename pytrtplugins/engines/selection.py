@@ -22,8 +22,8 @@ from ..plugin.policy import check_forms
 from .base.blocked import check_layouts
 from .base.engine import Engine
 from .base.engine_file import read_engine_file
-from .base.failures import explaining, shortened
-from .base.lacking import guiding
+from .base.failures import as_error, shorten_message
+from .base.operator_support import explain_unsupported_operators
 from .base.plugins import check_operators
 from .base.types import BuildOptions
 from .quantized import has_qdq, quantize_for, read_precisions, with_precisions
@@ -101,7 +101,7 @@ def build(
     if not cls.runs_blocks or (not is_quantized and (table is not None or precision in CODES)):
         check_layouts(loaded, cls.name, cls.runs_blocks)
     native = cls.runs_contrib and (is_quantized or (table is None and precision not in CODES))
-    with explaining("the model cannot be prepared", cls.name):
+    with as_error("the model cannot be prepared", cls.name):
         prepared = prepare_loaded(loaded, native=native)
     check_operators(prepared, cls)
     check_forms(prepared, cls.name, cls.plugin_forms, options.plugins)
@@ -114,11 +114,11 @@ def build(
         if calibrated is not None:
             return calibrated
         quantized = quantize_for(cls, prepared, calibration, options, progress).model
-        with guiding(prepared, cls), explaining(building, cls.name), known_to_be_sound(prepared):
+        with explain_unsupported_operators(prepared, cls), as_error(building, cls.name), known_to_be_sound(prepared):
             return cls.build_quantized(quantized, prepared, options, progress)
     elif precision in CODES and calibration is not None:
         _log.warning("the model holds Q/DQ nodes already; the calibration is not used")
-    with guiding(prepared, cls), explaining(building, cls.name), known_to_be_sound(prepared):
+    with explain_unsupported_operators(prepared, cls), as_error(building, cls.name), known_to_be_sound(prepared):
         return cls.build(written, options, progress)
 
 
@@ -150,7 +150,9 @@ def load_engine(path: str | Path, *, device: str | None = None) -> Engine:
     except (EngineFileError, MissingExtraError, RegistryError, UnavailableError):
         raise
     except Exception as error:  # whatever a forged file leads to
-        raise EngineFileError(f"{path}: it cannot be loaded: {shortened(error)}.{again}", path=Path(path)) from error
+        raise EngineFileError(
+            f"{path}: it cannot be loaded: {shorten_message(error)}.{again}", path=Path(path)
+        ) from error
     raise EngineFileError(f"{path}: this engine cannot be loaded here: {reason}.{again}", path=Path(path))
 
 

@@ -10,7 +10,7 @@ from ..model.proto import node_name
 from ..model.skeleton import nodes_beyond_onnx, unknown_nodes
 from ..passes import load_model
 from ..validation.dataflow import walk
-from .base.lacking import lacking_nodes
+from .base.operator_support import probe_unsupported_nodes
 from .registry import available_class
 from .selection import build
 
@@ -46,7 +46,7 @@ def unsupported_nodes(model: str | Path | onnx.ModelProto | Graph, engine: str) 
             failed = error
         else:
             return []
-    lacking = [*nobodys, *lacking_nodes(loaded, cls, failed)]
+    lacking = [*nobodys, *probe_unsupported_nodes(loaded, cls, failed)]
     inner = (node for function in loaded.functions for node in function.node)
     found = [
         node

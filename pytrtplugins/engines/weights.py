@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..calibration import ChannelMaximaCalibrator, MinMaxCalibrator
 from ..model.ir import array_of, to_ir, to_proto
 from ..passes import AdaptiveRounding, CrossLayerEqualization, prepare, run_passes
-from ..passes._quantize_marks import input_of
+from ..passes._int8_demand import input_of
 from ..passes._quantize_plan import make_plan
 from .calibrate import calibrate
 from .host.int8 import safe_weight_levels

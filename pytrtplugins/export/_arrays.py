@@ -1,4 +1,4 @@
-"""Array fields while a plugin is traced: dims and elements are asked for, arithmetic is written down, and kernels get them whole.
+"""Array fields during tracing: dims and elements are queries, arithmetic is recorded, kernels get whole arrays.
 
 Their values are what the exported library reads from the model. `Constant` takes such an array as it takes NumPy's.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from ..cuda.record import SymbolicNumber, SymbolicValues
 from ..errors import ExportError, FieldError
-from ..plugin.given import ARRAY_DTYPES
+from ..plugin.field_values import ARRAY_DTYPES
 from ._values import Expr, Traced, TracedBool, TracedFloat, TracedInt, as_expr, leaves_of
 
 __all__ = ["TracedArray"]
@@ -49,7 +49,7 @@ def _both(function: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 class TracedArray(Traced, SymbolicValues):
-    """The value of an array field, or what arithmetic made of it.
+    """The value of an array field, or a result of arithmetic on it.
 
     Args:
         owner: Name of the plugin, for messages.
@@ -107,26 +107,26 @@ class TracedArray(Traced, SymbolicValues):
 
     def astype(self, dtype: Any, copy: bool = True) -> TracedArray:
         """The elements in another type."""
-        wanted, own = np.dtype(dtype), self.dtype
-        if wanted == own:
+        target, own = np.dtype(dtype), self.dtype
+        if target == own:
             return self
-        if self.values.op == "cast" or wanted.name not in ARRAY_DTYPES or (own.kind == "f" and wanted.kind != "f"):
-            raise ExportError(f"{self._label}: {own} as {wanted} is not exported")
-        return self._with(values=Expr("cast", (self.values, wanted.name), "v"), _type=wanted.name)
+        if self.values.op == "cast" or target.name not in ARRAY_DTYPES or (own.kind == "f" and target.kind != "f"):
+            raise ExportError(f"{self._label}: {own} as {target} is not exported")
+        return self._with(values=Expr("cast", (self.values, target.name), "v"), _type=target.name)
 
     def reshape(self, *shape: Any, order: str = "C") -> TracedArray:
         """The same elements along other axes."""
         dims = list(shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape)
-        known: Any = 1
+        product: Any = 1
         free = [axis for axis, dim in enumerate(dims) if isinstance(dim, int) and dim == -1]
         for axis, dim in enumerate(dims):
-            known = known if axis in free else dim * known
+            product = product if axis in free else dim * product
         if len(free) > 1 or order != "C":
             self._refuse("such a reshape")
         if free:
-            dims[free[0]] = self.size // known
-            known = known * dims[free[0]]
-        if known != self.size:
+            dims[free[0]] = self.size // product
+            product = product * dims[free[0]]
+        if product != self.size:
             raise FieldError(f"{self._label}: {self.size} elements cannot have the shape ({', '.join(map(str, dims))})")
         return self._with(_dims=tuple(dims))
 
@@ -157,7 +157,7 @@ class TracedArray(Traced, SymbolicValues):
         return self._element(place)
 
     def item(self, *index: Any) -> Any:
-        """An element as a number of Python's, by its place in row-major order or by its indices."""
+        """An element as a Python number, by row-major index or by indices."""
         if len(index) > 1:
             return self[index].item()
         if not index and self.size != 1:
@@ -197,11 +197,11 @@ class TracedArray(Traced, SymbolicValues):
             operands = tuple(side._truths() if isinstance(side, TracedArray) else as_expr(side) for side in sides)
             return first._with(values=Expr(_LOGIC.get(function, "!"), (*operands, "bool"), "v"), _type="bool")
         floating = kind in ({"float32"}, {"float64"})
-        whole = function in _COMPARISONS and all(side.dtype.kind in "iu" for side in arrays)
-        if function not in _NAMES or not (floating or whole):
+        on_integers = function in _COMPARISONS and all(side.dtype.kind in "iu" for side in arrays)
+        if function not in _NAMES or not (floating or on_integers):
             self._refuse(f"{function.__name__} of {' and '.join(sorted(kind))}")
-        compared = "int64" if whole else kind.pop()
-        operands = tuple(self._operand(side, whole) for side in sides)
+        compared = "int64" if on_integers else kind.pop()
+        operands = tuple(self._operand(side, on_integers) for side in sides)
         asks = function in _COMPARISONS or function in (np.isfinite, np.isnan)
         return first._with(
             values=Expr(_NAMES[function], (*operands, compared), "v"), _type="bool" if asks else compared
@@ -231,17 +231,19 @@ class TracedArray(Traced, SymbolicValues):
     def __invert__(self) -> Any:
         return self.__array_ufunc__(np.invert, "__call__", self)
 
-    def _operand(self, side: Any, whole: bool) -> Expr:
+    def _operand(self, side: Any, on_integers: bool) -> Expr:
         if isinstance(side, TracedArray):
             return side.values
         if isinstance(side, np.ndarray) or (isinstance(side, np.generic) and side.dtype != self.dtype):
             self._refuse("an array or number of NumPy's among the operands")
         if isinstance(side, TracedElement) and side.dtype != self.dtype:
             self._refuse("a number of another type among the operands")
-        found = as_expr(side)
-        if any(leaf.op in ("dim", "volume") for leaf in leaves_of(found)) or found.kind not in ("i" if whole else "if"):
+        expr = as_expr(side)
+        if any(leaf.op in ("dim", "volume") for leaf in leaves_of(expr)) or expr.kind not in (
+            "i" if on_integers else "if"
+        ):
             self._refuse(f"arithmetic with {side}")
-        return found
+        return expr
 
     def _demand_same_shape(self, left: TracedArray, right: TracedArray) -> None:
         if left._dims is not None or right._dims is not None:
@@ -265,9 +267,9 @@ class TracedArray(Traced, SymbolicValues):
         return f"self.{self._field}"
 
     def _with(self, **changed: Any) -> TracedArray:
-        made = TracedArray.__new__(TracedArray)
-        made.__dict__.update(self.__dict__, **changed)
-        return made
+        copy = TracedArray.__new__(TracedArray)
+        copy.__dict__.update(self.__dict__, **changed)
+        return copy
 
     def _element(self, place: Any) -> TracedElement:
         self.dtype  # noqa: B018
@@ -311,7 +313,7 @@ class TracedArray(Traced, SymbolicValues):
 
 
 class TracedElement(Traced, SymbolicNumber):
-    """One element, a number of NumPy's: kernels take it, and it is compared; for arithmetic `item` gives a number of Python's."""
+    """One element as a NumPy scalar: kernels take it, and it can be compared; use `item` for arithmetic."""
 
     what = "element"
 
@@ -324,7 +326,7 @@ class TracedElement(Traced, SymbolicNumber):
         return _NUMBERS[self.kind](self.expr)
 
     def _compared(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
-        """NumPy compares in the element's type, to which a number of Python's is rounded."""
+        """Compare in the element's type, to which NumPy rounds Python numbers."""
         if self.kind == "f" and isinstance(other, (int, float)) and not isinstance(other, bool):
             return function(self.item(), float(self.dtype.type(other)))
         if self.kind == "i" and isinstance(other, (int, TracedInt)):

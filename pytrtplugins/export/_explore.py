@@ -1,4 +1,4 @@
-"""Every way through a function, by the answers to the questions that it asks about traced values."""
+"""Explore all paths through a function, by the answers to its queries about traced values."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NOT_THE_USERS = ("numpy", "cupy", "contextlib.py", "functools.py")
 
 @dataclass(frozen=True)
 class Returned:
-    """The function returned this."""
+    """A path that ends in a return value."""
 
     value: Any
 
 
 @dataclass(frozen=True)
 class Raised:
-    """The function raised: the kind of error (``"DimsError"``) and its message, texts and expressions."""
+    """A path that ends in an exception: its kind (``"DimsError"``) and its message, as texts and expressions."""
 
     error: str
     message: tuple[str | Expr, ...]
@@ -36,12 +36,12 @@ class Raised:
 
 @dataclass(frozen=True)
 class Unreachable:
-    """A way that is never gone, since an earlier method raises there."""
+    """A path that is never taken, since an earlier method raises there."""
 
 
 @dataclass(frozen=True)
 class Fork:
-    """Go on by the answer to a question."""
+    """A branch by the answer to a query."""
 
     question: Expr
     yes: Tree
@@ -52,7 +52,7 @@ Tree: TypeAlias = Returned | Raised | Unreachable | Fork
 
 
 class OtherError(ExportError):
-    """The function raised something that is not a refusal of a plugin's."""
+    """The function raised an exception that is no refusal of a plugin."""
 
 
 def leaves(tree: Tree) -> list[Tree]:
@@ -61,19 +61,19 @@ def leaves(tree: Tree) -> list[Tree]:
 
 
 def ends(tree: Tree) -> list[Any]:
-    """The values that the tree's ways end in."""
+    """The values at the ends of a tree's paths."""
     return [leaf.value for leaf in leaves(tree) if isinstance(leaf, Returned)]
 
 
-def mapped(tree: Tree, function: Callable[[Any], Any]) -> Tree:
-    """The tree with what ``function`` makes of the values that its ways end in."""
+def map_ends(tree: Tree, function: Callable[[Any], Any]) -> Tree:
+    """The tree with ``function`` applied to the values at the ends of its paths."""
     if isinstance(tree, Fork):
-        return Fork(tree.question, mapped(tree.yes, function), mapped(tree.no, function))
+        return Fork(tree.question, map_ends(tree.yes, function), map_ends(tree.no, function))
     return Returned(function(tree.value)) if isinstance(tree, Returned) else tree
 
 
 def explore(function: Callable[[], Any], what: str) -> Tree:
-    """Run a function, which must do the same each time, once for each way through it; ``what`` it is goes into messages.
+    """Run a deterministic function once for each path through it; ``what`` names it in messages.
 
     Raises:
         ExportError: it needs a traced value as a number, it does not do the same each time, or has too many ways.
@@ -87,6 +87,8 @@ def explore(function: Callable[[], Any], what: str) -> Tree:
 
 
 class _Explorer:
+    """The search over paths: answers recorded so far."""
+
     def __init__(self, function: Callable[[], Any], what: str) -> None:
         self._function, self._what, self._runs = function, what, 0
         self.other: ExportError | None = None  # what was taken for a refusal of arrays with other numbers of axes
@@ -127,16 +129,16 @@ class _Explorer:
             except _Unreachable:
                 return path, Unreachable()
             except ExportError as error:
-                raise _located(self._what, error, str(error), _NUMBERS) from error
+                raise _error_with_line(self._what, error, str(error), _NUMBERS) from error
             except KernelError as error:
                 action = _ARRAYS if "no values" in str(error) else _LAUNCH
-                raise _located(self._what, error, str(error), action) from error
+                raise _error_with_line(self._what, error, str(error), action) from error
             except PluginError as error:
                 kind = next(kind.__name__ for kind in (DimsError, FieldError, PluginError) if isinstance(error, kind))
                 return path, Raised(kind, parts_of(str(error)))
             except Exception as error:
                 message = f"{type(error).__name__}: {error}"
-                other = _located(self._what, error, message, f"{_FACTS}; {_ARRAYS}", OtherError)
+                other = _error_with_line(self._what, error, message, f"{_FACTS}; {_ARRAYS}", OtherError)
                 if not any(question.op == "==" and question.args[0].op == "rank" for question, _ in path):
                     raise other from error
                 self.other = self.other or other
@@ -144,11 +146,11 @@ class _Explorer:
 
 
 class _Unreachable(Exception):
-    """Ends a way that is never gone."""
+    """Raised to end a path that is never taken."""
 
 
 def unreachable_where_refused(function: Callable[[], Any]) -> Any:
-    """Call a function that an earlier method has called already: where it raises, the way ends."""
+    """Call a function that an earlier method has already called: paths on which it raises are unreachable."""
     try:
         return function()
     except (ExportError, KernelError):
@@ -165,13 +167,13 @@ def _fork(question: Expr, yes: Tree, no: Tree) -> Tree:
 
 def user_line(error: BaseException) -> tuple[str, int, str] | None:
     """File, number and text of the line of the user's code where an exception began."""
-    found = None
+    line = None
     for frame in traceback.extract_tb(error.__traceback__):
         path = Path(frame.filename)
         inside = path.is_relative_to(_PACKAGE) and not path.is_relative_to(_PACKAGE / "layers")
         if not inside and not any(part in frame.filename for part in _NOT_THE_USERS):
-            found = frame.filename, frame.lineno or 0, linecache.getline(frame.filename, frame.lineno or 0).strip()
-    return found
+            line = frame.filename, frame.lineno or 0, linecache.getline(frame.filename, frame.lineno or 0).strip()
+    return line
 
 
 _ARRAYS = "only launch kernels in enqueue: in an export arrays have dims and a type, but no values"
@@ -180,10 +182,10 @@ _LAUNCH = "correct the launch; pytrt check-plugin tries it on this machine"
 _NUMBERS = f"{_FACTS}, or give fields their values, --set NAME=VALUE"
 
 
-def _located(
+def _error_with_line(
     what: str, error: Exception, message: str, action: str, kind: type[ExportError] = ExportError
 ) -> ExportError:
-    """An error with the method and the line of the user's code; the message's own action goes before the usual one."""
+    """The error with the method and the line of the user's code; the message's own action comes before the usual one."""
     line = user_line(error)
     message, _, own = readable(message).partition("\nDo: ")
     where, facts = "", {}

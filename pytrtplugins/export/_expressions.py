@@ -1,4 +1,4 @@
-"""Expressions and trees of questions in C++."""
+"""Write expressions and trees of queries in C++."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FUNCTIONS = {"/": "divide", "//": "floorDiv", "%": "floorMod", "**": "power"}  
 
 @dataclass(frozen=True)
 class Scope:
-    """How a method names its inputs' dims: ``Scope("inputs[{}].dims")``."""
+    """C++ names of the inputs' dims in a method: ``Scope("inputs[{}].dims")``."""
 
     dims: str
 
@@ -111,7 +111,7 @@ class Scope:
         return f"{self._value(left)} {op} {self._value(right)}"
 
     def refused(self, question: Expr, answer: bool) -> str:
-        """Whether a question is known to have this answer."""
+        """Whether the answer to a query is already known to be this."""
         kinds = [side.kind if isinstance(side, Expr) else "" for side in question.args]
         if kinds == ["i", "i"]:
             left, right = question.args
@@ -138,7 +138,7 @@ class Scope:
         return " + ".join(pieces)
 
     def at(self, expr: Expr) -> str:
-        """The element at place i of an array, or of what arithmetic makes of arrays."""
+        """The i-th element of an array, or of arithmetic on arrays."""
         op, args = expr.op, expr.args
         if op == "values":
             field, dtype = args
@@ -168,7 +168,7 @@ class Scope:
         return f"{expr.op}({field}_, {text_literal(label)}, [&](size_t i) {{ return {self.at(values)}; }})"
 
     def _wide(self, expr: Expr) -> str:
-        """A number as a type that holds each double and each whole number of 64 bits: Python compares the two exactly."""
+        """A number in a type that holds each double and each 64-bit integer: Python compares the two exactly."""
         return f"static_cast<long double>({self.real(expr) if expr.kind == 'f' else self._value(expr)})"
 
     def _value(self, expr: Expr) -> str:

@@ -1,4 +1,4 @@
-"""A traced plugin's fields in C++: members, what may be given for them, and arrays on their way to kernels."""
+"""Write a traced plugin's fields in C++: members, checks, and arrays for kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._expressions import ELEMENTS, Scope, method
 from ._traced import TracedPlugin
 from ._values import Expr, leaves_of
 
-__all__ = ["checked_fields", "cleared_tables", "field_members", "filled_tables"]
+__all__ = ["field_checks", "field_members", "table_releases", "table_uploads"]
 
 _SCOPE = Scope("inputs[{}]")  # no dims stand in what is made of fields
 
@@ -31,8 +31,8 @@ def field_members(traced: TracedPlugin) -> list[str]:
     return [*members, *tables, "", *method(f"void fields(FieldVisitor& {visitor}) override", visits)]
 
 
-def checked_fields(traced: TracedPlugin) -> list[str]:
-    """The first lines of validate: what the library asks of fields beyond the class's own rules."""
+def field_checks(traced: TracedPlugin) -> list[str]:
+    """C++ lines of validate: checks of the library beyond the class's own."""
     lines = []
     for spec in traced.specs:
         if spec.name in traced.fixed:
@@ -47,8 +47,8 @@ def checked_fields(traced: TracedPlugin) -> list[str]:
     return lines
 
 
-def filled_tables(traced: TracedPlugin) -> list[str]:
-    """Lines of initialize: array fields, and what is made of them, go where kernels read them."""
+def table_uploads(traced: TracedPlugin) -> list[str]:
+    """C++ lines of initialize: copy array fields, and arrays computed from them, to the device."""
     return [f"        table{number}_.fill({_bytes(values)});" for number, values in enumerate(traced.tables)]
 
 
@@ -72,8 +72,8 @@ def _array(values: Expr) -> str:
     )
 
 
-def cleared_tables(traced: TracedPlugin) -> list[str]:
-    """Lines of terminate: their memory is given back."""
+def table_releases(traced: TracedPlugin) -> list[str]:
+    """C++ lines of terminate: free the memory of array fields."""
     return [f"        table{number}_.clear();" for number in range(len(traced.tables))]
 
 

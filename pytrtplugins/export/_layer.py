@@ -1,4 +1,4 @@
-"""A traced plugin → its class in C++, on the interface of plugin.h."""
+"""Write a traced plugin as a C++ class on the interface of plugin.h."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..cuda.signature import C_TYPES
 from ..errors import ExportError
 from ..tensor import DType
 from ..utils.cpp_literals import text_literal
-from ._explore import Returned, Tree, ends, mapped
+from ._explore import Returned, Tree, ends, map_ends
 from ._expressions import Scope, block, method
-from ._fields import checked_fields, cleared_tables, field_members, filled_tables
+from ._fields import field_checks, field_members, table_releases, table_uploads
 from ._traced import Case, Launch, Pointer, TracedPlugin
 from ._values import Expr
 
@@ -72,7 +72,7 @@ def _dtype(dtype: DType) -> str:
 
 
 def _validate(traced: TracedPlugin) -> list[str]:
-    lines = checked_fields(traced)
+    lines = field_checks(traced)
     lines += block(traced.validate, _RULE, lambda value: ["return;"], 2)
     lines = lines[:-1] if lines[-1].strip() == "return;" else lines
     return method("void validate() const override", lines) if lines else []
@@ -117,13 +117,13 @@ def _dims(output: Any) -> str:
 
 
 def _same_dims(tree: Tree, ranks: tuple[int, ...]) -> Tree:
-    """The tree with an input's number in the place of dims that are its own, which is the same for all numbers of axes."""
-    whole = {
+    """The tree with the input's index instead of equal dims, so that it is the same for all ranks."""
+    inputs_of_dims = {
         tuple(Expr("dim", (index, axis), "i") for axis in range(rank)): index
         for index, rank in reversed(list(enumerate(ranks)))
         if rank or len(ranks) == 1
     }
-    return mapped(tree, lambda outputs: tuple(whole.get(output, output) for output in outputs))
+    return map_ends(tree, lambda outputs: tuple(inputs_of_dims.get(output, output) for output in outputs))
 
 
 def _output_type(traced: TracedPlugin) -> list[str]:
@@ -139,17 +139,17 @@ def _output_type(traced: TracedPlugin) -> list[str]:
 
 def _type_rule(rows: Iterable[tuple[tuple[DType, ...], DType]], traced: TracedPlugin) -> list[str]:
     rows = list(rows)
-    if len({found for _, found in rows}) == 1:
+    if len({output_type for _, output_type in rows}) == 1:
         return [f"return {_dtype(rows[0][1])};"]
     for index in range(traced.inputs):
-        if all(types[index] == found for types, found in rows):
+        if all(types[index] == output_type for types, output_type in rows):
             return [f"return inputs[{index}];"]
     used = {one[: traced.inputs] for one in traced.formats}
     return [
         "if ("
         + " && ".join(f"inputs[{index}] == {_dtype(dtype)}" for index, dtype in enumerate(types))
-        + f") return {_dtype(found)};"
-        for types, found in rows
+        + f") return {_dtype(output_type)};"
+        for types, output_type in rows
         if types in {tuple(dtype for dtype, _ in one) for one in used}
     ]
 
@@ -189,7 +189,8 @@ def _unused(name: str, lines: list[str]) -> list[str]:
 
 
 def _enqueue(traced: TracedPlugin) -> list[str]:
-    names, repeated = kernel_names(traced), _repeated(traced)
+    """C++ lines of the method enqueue."""
+    names, repeated = kernel_names(traced), _shared_numbers(traced)
 
     def end(launches: Any) -> list[str]:
         return [*(line for launch in launches for line in _launch(traced, launch, names, repeated)), "return;"]
@@ -197,10 +198,10 @@ def _enqueue(traced: TracedPlugin) -> list[str]:
     lines = [f"        auto const {name} = [&] {{ return {text}; }};" for text, name in repeated.items()]
     lines += _cases(traced, traced.enqueue, _WORK, end, ("inputDescs", "outputDescs"))
     prepared = [*names, *(f"constant{index}" for index in range(len(traced.constants)))]
-    cleared = cleared_tables(traced)
+    cleared = table_releases(traced)
     return [
         *method(
-            "void initialize() override", [*(f"        {name}.prepare();" for name in prepared), *filled_tables(traced)]
+            "void initialize() override", [*(f"        {name}.prepare();" for name in prepared), *table_uploads(traced)]
         ),
         "",
         *([*method("void terminate() override", cleared), ""] if cleared else []),
@@ -221,15 +222,16 @@ def kernel_names(traced: TracedPlugin) -> list[str]:
     return names
 
 
-def _repeated(traced: TracedPlugin) -> dict[str, str]:
-    """Numbers that several launches are given, with a name for each: compilers take long for what is written many times."""
-    launches = [launch for tree, _ in _groups(traced.enqueue) for found in ends(tree) for launch in found]
+def _shared_numbers(traced: TracedPlugin) -> dict[str, str]:
+    """Names for numbers that several launches use: repeated long expressions compile slowly."""
+    launches = [launch for tree, _ in _groups(traced.enqueue) for path in ends(tree) for launch in path]
     counts = Counter(pair for launch in launches for pair in _numbers(traced, launch).items())
     several = [pair for pair, count in counts.items() if count > 1]
     return {text: f"{parameter}_{number}" for number, (parameter, text) in enumerate(several)}
 
 
 def _launch(traced: TracedPlugin, launch: Launch, names: list[str], repeated: Mapping[str, str]) -> list[str]:
+    """C++ lines of one launch."""
     unit, numbers = traced.kernels[launch.kernel], _numbers(traced, launch)
     arguments = []
     for parameter, argument in zip(unit.signature.parameters, launch.arguments, strict=True):
@@ -321,13 +323,13 @@ def _groups(trees: Mapping[K, Tree]) -> list[tuple[Tree, list[K]]]:
 
 
 def _rank_condition(ranks: Iterable[tuple[int, ...]], size: str) -> str:
-    """Whether the inputs have one of these numbers of axes."""
+    """C++ condition that the inputs have one of these ranks."""
     ranks = sorted(set(ranks))
-    each = [sorted(set(one)) for one in zip(*ranks, strict=True)]
-    if len(ranks) == len(list(itertools.product(*each))):
+    choices = [sorted(set(one)) for one in zip(*ranks, strict=True)]
+    if len(ranks) == len(list(itertools.product(*choices))):
         return " && ".join(
             f"{size.format(index)} == {values[0]}" if len(values) == 1 else f"({_either(size.format(index), values)})"
-            for index, values in enumerate(each)
+            for index, values in enumerate(choices)
         )
     return " || ".join(
         "(" + " && ".join(f"{size.format(index)} == {rank}" for index, rank in enumerate(one)) + ")" for one in ranks

@@ -1,4 +1,4 @@
-"""What a plugin class does, written down."""
+"""The recorded behaviour of a plugin class."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Format = tuple[tuple[DType, str], ...]  # of the inputs, then of the outputs
 
 @dataclass(frozen=True)
 class Case:
-    """Types, layouts and numbers of axes for which a method was traced; ``format`` is a place in `TracedPlugin.formats`."""
+    """Types, layouts and ranks for which a method was traced; ``format`` is an index into `TracedPlugin.formats`."""
 
     format: int
     ranks: tuple[int, ...]
@@ -30,7 +30,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Pointer:
-    """Where an array of a launch lies: role ``"input"``, ``"output"``, ``"workspace"``, ``"constant"``, ``"table"`` or ``"null"``."""
+    """Location of a launch's array: role ``"input"``, ``"output"``, ``"workspace"``, ``"constant"``, ``"table"`` or ``"null"``."""
 
     role: str
     index: int
@@ -39,7 +39,7 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch; ``kernel`` is a place in `TracedPlugin.kernels`."""
+    """One launch; ``kernel`` is an index into `TracedPlugin.kernels`."""
 
     kernel: int
     arguments: tuple[Expr | Pointer, ...]
@@ -50,7 +50,7 @@ class Launch:
 
 @dataclass
 class TracedPlugin:
-    """What a plugin class does.
+    """The recorded behaviour of a plugin class.
 
     Attributes:
         plugin: The class.

@@ -1,4 +1,4 @@
-"""Triton's config.pbtxt: what it says of a model, and how that is written."""
+"""Write Triton's config.pbtxt."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
 
 
 class Word(str):
-    """A word of the proto, such as ``KIND_GPU``: written without quotes."""
+    """An enum value of the proto, such as ``KIND_GPU``, written without quotes."""
 
     __slots__ = ()
 
@@ -46,10 +46,10 @@ class Binding:
     def fields(self, *, batched: bool) -> dict[str, Any]:
         """The fields of ``ModelInput`` or ``ModelOutput``; dims without the batch axis if the model is batched."""
         dims = [int(dim) if is_concrete(dim) else -1 for dim in self.dims[int(batched) :]]
-        found: dict[str, Any] = {"name": self.name, "data_type": Word(self.data_type), "dims": dims or [1]}
+        values: dict[str, Any] = {"name": self.name, "data_type": Word(self.data_type), "dims": dims or [1]}
         if not dims and batched:  # a value a request; a scalar of a model without batches needs no reshape
-            found["reshape"] = {"shape": []}
-        return found
+            values["reshape"] = {"shape": []}
+        return values
 
 
 def bindings(model: onnx.ModelProto) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
@@ -63,9 +63,9 @@ def bindings(model: onnx.ModelProto) -> tuple[tuple[Binding, ...], tuple[Binding
     return inputs, tuple(_binding("output", info) for info in graph.output)
 
 
-def same_batch(found: Sequence[Binding]) -> bool:
+def same_batch(bindings: Sequence[Binding]) -> bool:
     """Whether all tensors have the same free first axis."""
-    first = {item.dims[0] if item.dims else 1 for item in found}
+    first = {item.dims[0] if item.dims else 1 for item in bindings}
     return len(first) == 1 and not is_concrete(next(iter(first)))
 
 

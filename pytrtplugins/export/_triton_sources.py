@@ -1,4 +1,4 @@
-"""What Triton is to serve: an ONNX model for onnxruntime, or a TensorRT plan; and whether it can."""
+"""Prepare the model that Triton serves, for onnxruntime or as a TensorRT plan; refuse what Triton cannot serve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..errors import EngineFileError, ModelError, PluginError, UsageError
 from ..model import Graph, write_onnx
 from ..model.proto import node_name
 from ..plugin.onnx_node import STANDARD_DOMAINS, from_node, is_plugin_node
-from ..plugin.policy import HOST_FORMS, NO_REQUESTS, check_forms, forms_in, requested_forms
+from ..plugin.policy import HOST_FORMS, NO_REQUESTS, check_forms, requested_forms, requested_forms_in
 from ..plugin.registry import lookup
 from ..tensor import SymbolicDim, TensorDesc
 from ..validation.dataflow import walk
@@ -31,7 +31,7 @@ _ENTRY_OF_OPERATORS = b"RegisterCustomOps"  # what onnxruntime calls in a librar
 
 @dataclass(frozen=True)
 class Source:
-    """What is served.
+    """The model that is served.
 
     Attributes:
         model: The ONNX model, with the shapes of its outputs: what onnxruntime runs, or what the plan was made from.
@@ -118,12 +118,12 @@ def from_engine_file(path: Path, libraries: Sequence[str | Path]) -> Source:
     """
     file = read_engine_file(path)
     metadata, model, payload = file.metadata, file.model(), file.payload()
-    with _reading(path):
+    with _as_file_errors(path):
         requested = requested_forms(metadata["options"].get("plugins", NO_REQUESTS))
     if metadata.get("engine") != "tensorrt":
-        return from_onnx(model, libraries, forms_in(model, requested))
+        return from_onnx(model, libraries, requested_forms_in(model, requested))
     _check_python(requested, ("decomposition", "enqueue"))
-    with _reading(path):
+    with _as_file_errors(path):
         if not payload:
             raise ValueError("it holds no serialized engine")
         facts = dict(metadata["requirements"])
@@ -140,8 +140,8 @@ def from_engine_file(path: Path, libraries: Sequence[str | Path]) -> Source:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """What damaged metadata lead to becomes an `EngineFileError`."""
+def _as_file_errors(path: Path) -> Iterator[None]:
+    """In the block, errors of damaged metadata become `EngineFileError`."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The steps of `pytrtplugins.export.typed_model`: half precision, ranges, samples, the checks of what is written."""
+"""Steps of `pytrtplugins.export.typed_model`: half precision, ranges, samples, and checks of the written file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..calibration import CalibrationTable, Calibrator, MinMaxCalibrator
-from ..engines.base.failures import shortened
+from ..engines.base.failures import shorten_message
 from ..engines.calibrate import calibrate, fitting_table, network_runs
 from ..engines.host.unsigned import UnsignedActivations
 from ..errors import BuildError, ModelError, NoDataError
@@ -20,7 +20,7 @@ from ..model.ir import to_ir, to_proto
 from ..model.opaque import hide_opaque, opaque_nodes, show_opaque, undescribed_tensors
 from ..model.proto import info_dims, node_name
 from ..passes import load_model, run_passes
-from ..passes.half import halve, with_typed_scales
+from ..passes.half import convert_to_half, with_typed_scales
 from ..passes.half_ranges import float_nodes
 from ..passes.normalize import in_opset
 from ..passes.prepare import prepare_loaded
@@ -51,7 +51,7 @@ Sample = Mapping[str, npt.NDArray[Any]]
 
 
 class _Ranges(MinMaxCalibrator):
-    """Notes the largest finite values; masks of attention hold infinities, which float16 has too."""
+    """Records the largest finite values; attention masks hold infinities, which float16 has too."""
 
     def _observe(self, name: str, array: npt.NDArray[np.float32]) -> None:
         super()._observe(name, array[np.isfinite(array)])
@@ -67,7 +67,7 @@ def read_float_model(model: str | Path | onnx.ModelProto | Graph) -> tuple[onnx.
 
 
 def prepare_float_model(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Prepare a model that says the dims of what its opaque nodes give.
+    """Prepare a model that declares the dims of its opaque nodes' outputs.
 
     Raises:
         ModelError: it does not say them; or as `pytrtplugins.passes.prepare`.
@@ -76,7 +76,7 @@ def prepare_float_model(model: onnx.ModelProto) -> onnx.ModelProto:
     unknown = undescribed_tensors(prepared)
     if unknown:
         raise ModelError(
-            f"tensor {unknown[0]!r}: a node that nobody here has a class for gives it, and the model does not say its dims and type.\n"
+            f"tensor {unknown[0]!r}: it is an output of a node without a known class, and the model does not declare its dims and type.\n"
             f"Do: --shape {unknown[0]}=1x100x4, with its dims; pytrtplugins.model.opaque.with_shapes in Python",
             tensor=unknown[0],
         )
@@ -90,24 +90,24 @@ def in_half(
     pinned: Mapping[str, str] | None = None,
     half_weights: Collection[str] = (),
 ) -> tuple[onnx.ModelProto, dict[str, str]]:
-    """Write a model in half precision, in the opset that has it.
+    """Convert a model to half precision, in an opset that supports it.
 
     Args:
         model: A prepared model, with or without Q/DQ nodes; it is not changed.
         dtype: float16 or bfloat16.
         ranges: Tensor → largest absolute value that was seen.
         pinned: Name of each node that stays in float32 whatever its values are → why.
-        half_weights: Those of them whose constants are stored in half precision all the same.
+        half_weights: Float32 nodes whose constants are stored in half precision nevertheless.
 
     Returns:
         The model, and the name of each node that stays in float32 → why.
     """
     model = in_opset(model, _BFLOAT16_OPSET) if dtype is DType.BFLOAT16 else with_typed_scales(model)
-    opaque = {node_name(node): "nobody here has a class for it" for node in opaque_nodes(model)}
+    opaque = {node_name(node): "it has no known class" for node in opaque_nodes(model)}
     written = to_ir(model, checked=True)
-    kept = {**float_nodes(written, dtype, ranges), **opaque, **(pinned or {})}
-    halve(written, dtype, keep=frozenset(kept), half_weights=half_weights, refuse_overflow=True)
-    return to_proto(written), kept
+    float32_nodes = {**float_nodes(written, dtype, ranges), **opaque, **(pinned or {})}
+    convert_to_half(written, dtype, keep=frozenset(float32_nodes), half_weights=half_weights, refuse_overflow=True)
+    return to_proto(written), float32_nodes
 
 
 def seen_ranges(
@@ -149,7 +149,7 @@ def take_sample(
 
 
 def write_out_plugins(model: onnx.ModelProto, reader: str, precision: str) -> onnx.ModelProto:
-    """Write plugins as standard operators, and int8 codes as the uint8 codes that engines for CPUs take.
+    """Replace plugins by standard operators, and int8 codes by the uint8 codes of CPU engines.
 
     Raises:
         BuildError: a plugin has no decomposition, or needs to know dims that are free.
@@ -169,7 +169,7 @@ def write_out_plugins(model: onnx.ModelProto, reader: str, precision: str) -> on
 
 
 def write_checked(model: onnx.ModelProto, path: str | Path, external_data: bool) -> int:
-    """Write a model that onnx.checker accepts, with its opaque nodes as they were before `hide_opaque`; the size of the file.
+    """Write a model that onnx.checker accepts, with opaque nodes as before `hide_opaque`; returns the file's size.
 
     Raises:
         ModelError: onnx.checker refuses the model; nothing is written, unless the model is larger than 2 GiB.
@@ -190,7 +190,7 @@ def _check(model: onnx.ModelProto | str, path: str | Path) -> None:
         checker.check_model(model, full_check=True)
     except Exception as error:  # the C++ side raises types of its own
         raise ModelError(
-            f"{path}: onnx.checker refuses the typed model: {shortened(error)}\n"
+            f"{path}: onnx.checker refuses the typed model: {shorten_message(error)}\n"
             "Causes: (1) an operator of the model's opset does not have the type; (2) the model has operators of a newer ONNX.\n"
             "Do: leave the operator's nodes in float32 with a precision file (pytrt precision search), or export the model with a "
             "newer opset",

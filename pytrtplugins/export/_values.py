@@ -1,4 +1,4 @@
-"""Numbers that only the exported code knows: what a plugin's methods meet while they are traced.
+"""Traced values: numbers that are known only to the exported code, as arguments of a plugin's methods.
 
 Each operation on them gives an expression. A question that decides where the code goes on (``if h % s:``) is put to the
 `explore.Explorer` that is at work, which tries both answers.
@@ -38,12 +38,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Expr:
-    """An operation on expressions, or a leaf.
+    """An expression: an operation on expressions, or a leaf.
 
     Attributes:
         op: ``"const"``, ``"field"``, ``"dim"``, ``"volume"``, ``"scale"``, or an operator; of array fields ``"array"``, ``"elements"``,
             ``"rank"``, ``"extent"``, ``"element"`` and what `_arrays` makes of them.
-        args: Of a leaf what it names, of an operator its operands.
+        args: The name of a leaf, or the operands of an operation.
         kind: The type of the value: ``"i"``, ``"f"``, ``"b"``, ``"s"``; ``"a"`` for an array, ``"v"`` for one element of it at a time.
     """
 
@@ -67,12 +67,14 @@ class Expr:
 
 
 def leaves_of(expr: Expr) -> list[Expr]:
-    """What an expression is made of."""
+    """The leaves of an expression."""
     parts = [part for part in expr.args if isinstance(part, Expr)]
     return [leaf for part in parts for leaf in leaves_of(part)] if parts else [expr]
 
 
 class _State(threading.local):
+    """The answer function of the current trace, and values shown in messages."""
+
     answer: Callable[[Expr], bool] | None = None
     shown: list[Expr]
 
@@ -88,7 +90,7 @@ _OPEN, _CLOSE = "\ue000", "\ue001"
 
 
 class answering:
-    """Context: questions go to ``answer``, and what is shown in messages is kept."""
+    """Context in which queries go to ``answer``, and values shown in messages are recorded."""
 
     def __init__(self, answer: Callable[[Expr], bool]) -> None:
         self._answer = answer
@@ -102,7 +104,7 @@ class answering:
 
 
 def parts_of(message: str) -> tuple[str | Expr, ...]:
-    """A message as texts and the expressions that stand between them."""
+    """Split a message into texts and the expressions between them."""
     parts: list[str | Expr] = []
     for piece in message.split(_OPEN):
         number, close, text = piece.partition(_CLOSE)
@@ -150,7 +152,7 @@ def _known(value: Any) -> Any:
 
 
 class Traced:
-    """Base of all values here."""
+    """Base of all traced values."""
 
     __array_ufunc__: Any = None  # NumPy's scalars leave operations to this class
     what = "value"
@@ -283,7 +285,7 @@ class TracedInt(_Number):
 
 
 class TracedFloat(_Number):
-    """A number with a fraction."""
+    """A floating-point number."""
 
     kind = "f"
 
@@ -304,7 +306,7 @@ class TracedFloat(_Number):
 
 
 class TracedBool(Traced, SymbolicNumber):
-    """A truth value; asked for it, both answers are tried."""
+    """A truth value; converting it to bool explores both answers."""
 
     kind, what = "b", "answer"
 
@@ -339,7 +341,7 @@ class TracedBool(Traced, SymbolicNumber):
 
 
 class TracedText(Traced):
-    """A text; it can be compared with others."""
+    """A text, which can be compared with others."""
 
     what = "text"
 
@@ -353,18 +355,18 @@ class TracedText(Traced):
 
 
 def traced_field(name: str, kind: str) -> Any:
-    """A field that holds one value, by the letter of its expressions."""
+    """A field with one value, by the letter of its expressions."""
     traced: dict[str, Any] = {"b": TracedBool, "i": TracedInt, "f": TracedFloat, "s": TracedText}
     return traced[kind](Expr("field", (name,), kind))
 
 
 def traced_scale(role: str, index: int) -> TracedFloat:
-    """The value of a step of an input or output that holds codes; 0 where the engine does not know it."""
+    """The scale of an input or output on int8 codes; 0 if the engine does not know it."""
     return TracedFloat(Expr("scale", (role, index), "f"))
 
 
 class Opaque:
-    """A value that tracing does not follow, such as a tuple's; it may be shown and handed on, no more."""
+    """A value that tracing does not follow, such as a tuple; it may only be shown and passed on."""
 
     def __init__(self, what: str) -> None:
         self.__dict__["_what"] = what

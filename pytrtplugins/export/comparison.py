@@ -1,4 +1,4 @@
-"""A written ONNX model beside its float32 form: both run by plain onnxruntime on one sample."""
+"""Compare a written ONNX model with its float32 form: onnxruntime runs both on one sample."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..engines import build
-from ..engines.base.failures import shortened
+from ..engines.base.failures import shorten_message
 from ..engines.quantized import has_qdq
 from ..errors import MissingExtraError, PytrtpluginsError
 from ..model.decompose import inline_plugins
@@ -33,7 +33,7 @@ Sample = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class OutputError:
-    """How far an output is from that of the float32 model.
+    """The error of an output against the float32 model.
 
     Attributes:
         name: Name of the output.
@@ -52,7 +52,7 @@ class Comparison:
 
     Attributes:
         runner: What ran both models; empty where nothing ran.
-        data: Where the sample comes from.
+        data: Source of the sample.
         outputs: Errors of the outputs.
         problem: Why there was no run; empty where there was one.
     """
@@ -80,21 +80,21 @@ def compare_models(model: onnx.ModelProto, written: onnx.ModelProto, sample: Sam
         return Comparison("", "", problem="the dims of its inputs are not known")
     if max(model.ByteSize(), written.ByteSize()) > _MAX_BYTES:
         return Comparison("", "", problem="the model is larger than 2 GiB")
-    models = [inline_plugins(each) for each in (model, written)]
+    models = [inline_plugins(one) for one in (model, written)]
     try:
-        ends = [{**_outputs(each), **opaque_boundary(each)} for each in models]
-        models = [computable_part(each) for each in models]
-        if any(is_plugin_node(node) for each in models for node in walk(each.graph.node)):
+        ends = [{**_outputs(one), **opaque_boundary(one)} for one in models]
+        models = [computable_part(one) for one in models]
+        if any(is_plugin_node(node) for one in models for node in walk(one.graph.node)):
             runner = "engine 'onnxruntime', since a plugin has no decomposition"
-            outputs = [_run_engine(computable_part(each), sample) for each in (model, written)]
+            outputs = [_run_engine(computable_part(one), sample) for one in (model, written)]
         else:
             library = require("onnxruntime", extra="cpu", feature="running the written model")
             runner = f"onnxruntime {library.__version__}"
-            outputs = [_run_session(library, each, sample) for each in models]
+            outputs = [_run_session(library, one, sample) for one in models]
     except (MissingExtraError, PytrtpluginsError) as error:
-        return Comparison("", data, problem=shortened(error))
+        return Comparison("", data, problem=shorten_message(error))
     except Exception as error:  # onnxruntime raises types of its own
-        return Comparison("", data, problem=f"onnxruntime: {shortened(error)}")
+        return Comparison("", data, problem=f"onnxruntime: {shorten_message(error)}")
     shared = [end for end in ends[0] if end in ends[1] and ends[0][end] in outputs[0]]
     errors = (_error(end, outputs[0][ends[0][end]], outputs[1][ends[1][end]]) for end in shared)
     return Comparison(runner, data, tuple(errors))
@@ -119,8 +119,8 @@ def _run_session(library: Any, model: onnx.ModelProto, sample: Sample) -> dict[s
     options.log_severity_level = 3
     session = library.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     names = [item.name for item in session.get_outputs()]
-    given = {item.name: sample[item.name] for item in session.get_inputs()}
-    return dict(zip(names, session.run(names, given), strict=True))
+    inputs = {item.name: sample[item.name] for item in session.get_inputs()}
+    return dict(zip(names, session.run(names, inputs), strict=True))
 
 
 def _outputs(model: onnx.ModelProto) -> dict[str, str]:
@@ -133,9 +133,9 @@ def _run_engine(model: onnx.ModelProto, sample: Sample) -> dict[str, npt.NDArray
         return dict(context.run({desc.name: sample[desc.name] for desc in context.engine.inputs}))
 
 
-def _error(name: str, expected: npt.NDArray[Any], found: npt.NDArray[Any]) -> OutputError:
+def _error(name: str, expected: npt.NDArray[Any], actual: npt.NDArray[Any]) -> OutputError:
     wide = expected.astype(np.float64)
-    difference = found.astype(np.float64) - wide
+    difference = actual.astype(np.float64) - wide
     size = float(np.sqrt(np.mean(wide**2))) if wide.size else 0.0
     relative = float(np.sqrt(np.mean(difference**2))) / size if size else 0.0
     return OutputError(name, float(np.abs(difference).max(initial=0)), relative)

@@ -1,11 +1,11 @@
-"""A written ONNX model in the parser and builder of TensorRT for RTX, which need no GPU."""
+"""Check a written ONNX model with the parser and builder of TensorRT for RTX, which need no GPU."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..engines.base.failures import shortened
+from ..engines.base.failures import shorten_message
 from ..engines.registry import availability_of
 from ..errors import PytrtpluginsError
 from ..model.opaque import hide_opaque, opaque_nodes
@@ -21,7 +21,7 @@ _ENGINE = "tensorrt_rtx"
 
 @dataclass(frozen=True)
 class ParserCheck:
-    """Whether TensorRT's parser and builder take a file.
+    """The result of TensorRT's parser and builder on a file.
 
     Attributes:
         library: Name and version of the library; empty where it is not installed.
@@ -35,7 +35,7 @@ class ParserCheck:
 
     @property
     def refused(self) -> bool:
-        """Whether the library was asked and built nothing."""
+        """Whether the library was run and built nothing."""
         return bool(self.library and self.problem)
 
 
@@ -47,7 +47,7 @@ def check_parser(model: onnx.ModelProto) -> ParserCheck:
     """
     opaque = opaque_nodes(hide_opaque(model))
     if opaque:
-        return ParserCheck("", 0, f"it was not asked, since nobody here has a class for node {node_name(opaque[0])!r}")
+        return ParserCheck("", 0, f"it was not run, since node {node_name(opaque[0])!r} has no known class")
     if not availability_of(_ENGINE).builds:
         return ParserCheck("", 0, 'TensorRT for RTX is not installed.\nDo: pip install "pytrtplugins[rtx]"')
     from ..engines.tensorrt.onnx_file import rtx_plan, rtx_title
@@ -55,4 +55,4 @@ def check_parser(model: onnx.ModelProto) -> ParserCheck:
     try:
         return ParserCheck(rtx_title(), len(rtx_plan(model)), "")
     except PytrtpluginsError as error:
-        return ParserCheck(rtx_title(), 0, shortened(error))
+        return ParserCheck(rtx_title(), 0, shorten_message(error))

@@ -1,4 +1,4 @@
-"""A plugin class → a library that needs no Python, or the sources of one."""
+"""Export a plugin class as a library that needs no Python, or as its sources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORMS = ("registering", "loadable", "neutral")
 
 @dataclass(frozen=True)
 class ExportedPlugin:
-    """What was written.
+    """The exported files.
 
     Attributes:
         path: The library, or the folder of its sources.
@@ -67,7 +67,7 @@ def export_plugin(
             itself when it is loaded (``trtexec --staticPlugins``, Triton). One library is never both.
         tensorrt_include: Folder of TensorRT's headers; by default the environment's TENSORRT_INCLUDE. Without, the library is
             one for `pytrtplugins.load_library` alone.
-        architectures: Of the GPUs for which kernels are compiled, 90 for 9.0; others compile them when they load them.
+        architectures: Compute capabilities of the GPUs for which kernels are compiled, 90 for 9.0; others compile them when they load them.
         host: For tests: the kernels are compiled for the CPU, and addresses are the process's own.
 
     Raises:
@@ -94,7 +94,7 @@ def export_plugin(
         _write(files, Path(temporary))
         if not host and not find_nvcc()[0]:
             _write_ptx(traced, Path(temporary))
-        _build(Path(temporary), target, environment)
+        _run_build_script(Path(temporary), target, environment)
     remarks = ["runs on the CPU, for tests"] if host else []
     if not host and not find_nvcc()[0]:
         remarks.append("the kernels are PTX, which each GPU compiles when it loads them: nvcc is not installed")
@@ -113,8 +113,12 @@ def _result(traced: TracedPlugin, path: Path, form: str, remarks: tuple[str, ...
     return ExportedPlugin(path, form, formats, tuple(unit.instance for unit in traced.kernels), remarks)
 
 
-def _headers(given: str | Path | None) -> Path | None:
-    text = str(given) if given is not None else os.environ.get("TENSORRT_INCLUDE", "").partition(os.pathsep)[0]
+def _headers(include_folder: str | Path | None) -> Path | None:
+    text = (
+        str(include_folder)
+        if include_folder is not None
+        else os.environ.get("TENSORRT_INCLUDE", "").partition(os.pathsep)[0]
+    )
     if not text:
         return None
     folder = Path(text).absolute()
@@ -157,19 +161,19 @@ def _write(files: Mapping[str, str], folder: Path) -> None:
 
 
 def _write_ptx(traced: TracedPlugin, folder: Path) -> None:
-    """Compile the kernels with NVRTC; build.sh takes what is there."""
+    """Compile the kernels with NVRTC; build.sh uses the files that exist."""
     for number, image in enumerate(images_of(traced)):
         ptx = compile_source(image.device_code(), "compute_75", "export", _broken, options=image.options)
         (folder / f"image{number}.fatbin").write_bytes(ptx)
 
 
-def _build(folder: Path, target: Path, environment: Mapping[str, str]) -> None:
+def _run_build_script(folder: Path, target: Path, environment: Mapping[str, str]) -> None:
     command = ["sh", str(folder / "build.sh"), str(target.absolute())]
-    done = subprocess.run(
+    process = subprocess.run(
         command, capture_output=True, encoding="utf-8", errors="replace", env=dict(environment), check=False
     )
-    if done.returncode:
-        raise _broken(done.stderr + done.stdout, "build.sh")
+    if process.returncode:
+        raise _broken(process.stderr + process.stdout, "build.sh")
 
 
 def _broken(log: str, compiler: str) -> ExportError:

@@ -1,4 +1,4 @@
-"""A traced plugin → a folder of sources that builds anywhere: C++, the kernels, the headers and a build script."""
+"""Write a traced plugin as a folder of sources: C++, kernels, headers and a build script."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _MANGLED = {
 
 @dataclass(frozen=True)
 class _Image:
-    """Kernels that one source holds, which are compiled together."""
+    """Kernels of one source, which are compiled together."""
 
     units: tuple[tuple[int, CompileUnit], ...]  # with their places in TracedPlugin.kernels
 
     @property
     def options(self) -> tuple[str, ...]:
-        """For the compiler."""
+        """Compiler options."""
         return self.units[0][1].options
 
     def device_code(self) -> str:

@@ -1,4 +1,4 @@
-"""A plugin class → a record of its methods' behaviour: trees of conditions with dims, types and launches at their ends."""
+"""Trace a plugin class: record its methods as trees of conditions with dims, types and launches at their ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..plugin.policy import has_enqueue
 from ..plugin.runner import PluginRunner
 from ..tensor import PLUGIN_DTYPES, DType, SymbolicDim, TensorDesc
 from ._arrays import TracedArray
-from ._explore import OtherError, Tree, ends, explore, leaves, mapped, unreachable_where_refused
+from ._explore import OtherError, Tree, ends, explore, leaves, map_ends, unreachable_where_refused
 from ._traced import Case, Format, Launch, Pointer, TracedPlugin
 from ._values import Expr, Opaque, TracedInt, as_expr, traced_field, traced_scale
 
@@ -46,6 +46,8 @@ def trace_plugin(plugin: type[Plugin], fixed: Mapping[str, Any] | None = None) -
 
 
 class _Tracer:
+    """Traces one plugin class."""
+
     def __init__(self, plugin: type[Plugin], fixed: Mapping[str, Any]) -> None:
         if not has_enqueue(plugin):
             raise ExportError(
@@ -55,7 +57,7 @@ class _Tracer:
         inputs = plugin.__new__(plugin).num_inputs
         if inputs is None:
             raise ExportError(f"{plugin.__name__} takes any number of inputs; an exported plugin has a fixed number")
-        self._values = _converted(plugin, fixed)
+        self._values = _stored_values(plugin, fixed)
         self.traced = TracedPlugin(plugin, self._values, inputs)
         self._numbers: dict[tuple[int, str | None], int] = {}
 
@@ -67,14 +69,14 @@ class _Tracer:
         traced.validate = self._explored("validate", lambda: self._instance().validate())
         self._trace_dims()
         traced.types = self._explored("output_dtypes", self._types)
-        found: dict[Format, int] = {}
+        numbers: dict[Format, int] = {}
 
         def formats() -> tuple[int, ...]:
-            return tuple(found.setdefault(one, len(found)) for one in self._formats())
+            return tuple(numbers.setdefault(one, len(numbers)) for one in self._formats())
 
         traced.supports = self._explored("supports_format", formats)
-        traced.formats = list(found)
-        if not found:
+        traced.formats = list(numbers)
+        if not numbers:
             raise ExportError(f"{traced.name}: supports_format accepts no types and layouts")
 
     def _trace_dims(self) -> None:
@@ -87,15 +89,15 @@ class _Tracer:
             except OtherError as error:
                 first = first or error
                 continue
-            given = ends(tree)
-            if not given:
+            outputs_dims = ends(tree)
+            if not outputs_dims:
                 refused = refused or str(leaves(tree)[0])
                 continue
-            counts = {len(dims) for dims in given} | ({traced.outputs} if traced.outputs else set())
+            counts = {len(dims) for dims in outputs_dims} | ({traced.outputs} if traced.outputs else set())
             if len(counts) > 1:
                 raise ExportError(f"{traced.name}.output_dims gives now {min(counts)}, now {max(counts)} outputs")
             traced.outputs = counts.pop()
-            traced.dims[ranks] = mapped(tree, _exprs)
+            traced.dims[ranks] = map_ends(tree, _exprs)
         if traced.dims:
             return
         if first is not None:
@@ -107,9 +109,9 @@ class _Tracer:
             tuple(TracedInt(Expr("dim", (index, axis), "i")) for axis in range(rank))
             for index, rank in enumerate(ranks)
         ]
-        found = plugin.output_dims(*inputs)
-        several = bool(found) and isinstance(found[0], (tuple, list))
-        outputs = tuple(tuple(dims) for dims in (found if several else (found,)))
+        result = plugin.output_dims(*inputs)
+        several = bool(result) and isinstance(result[0], (tuple, list))
+        outputs = tuple(tuple(dims) for dims in (result if several else (result,)))
         free = [dim for dim in itertools.chain(*outputs) if isinstance(dim, SymbolicDim)]
         if free:
             raise ExportError(
@@ -123,9 +125,9 @@ class _Tracer:
         if len(every) > 5000:
             every = [(dtype,) * self.traced.inputs for dtype in PLUGIN_DTYPES]
         plugin = self._valid()
-        found = [plugin.all_output_dtypes(types, self.traced.outputs) for types in every]
+        dtypes = [plugin.all_output_dtypes(types, self.traced.outputs) for types in every]
         return tuple(
-            tuple((types, outputs[index]) for types, outputs in zip(every, found, strict=True))
+            tuple((types, outputs[index]) for types, outputs in zip(every, dtypes, strict=True))
             for index in range(self.traced.outputs)
         )
 
@@ -150,9 +152,9 @@ class _Tracer:
                     f"supports_format accepts more than {_MAX_FORMATS} combinations of types and layouts.\n"
                     "Do: demand that the tensors have the type of the first one"
                 )
-        return [one for one in chosen if self._agrees(plugin, one)]
+        return [one for one in chosen if self._has_output_types(plugin, one)]
 
-    def _agrees(self, plugin: Plugin, one: Format) -> bool:
+    def _has_output_types(self, plugin: Plugin, one: Format) -> bool:
         types = [dtype for dtype, _ in one]
         inputs, outputs = types[: self.traced.inputs], types[self.traced.inputs :]
         return plugin.all_output_dtypes(inputs, self.traced.outputs) == tuple(outputs)
@@ -169,7 +171,7 @@ class _Tracer:
             case = Case(number, ranks)
             traced.configure[case] = self._explored("configure", lambda case=case: self._configured(case)[2])
             size = self._explored("workspace_size", lambda case=case: self._sized(case)[-1])
-            traced.workspace[case] = mapped(size, _exprs)
+            traced.workspace[case] = map_ends(size, _exprs)
             traced.enqueue[case] = self._explored("enqueue", lambda case=case: self._launches(case))
         if not any(launches for tree in traced.enqueue.values() for launches in ends(tree)):
             raise ExportError(f"{traced.name}.enqueue launches no kernel (pytrtplugins.CudaKernel)")
@@ -209,19 +211,19 @@ class _Tracer:
         ]
         workspace = None if type(size) is int and size == 0 else SymbolicArray("workspace", 0, (size,), "uint8")
         runner.initialize()
-        found: list[tuple[Launch, ...]] = []
+        recordings: list[tuple[Launch, ...]] = []
         for _ in range(2):
             with record_launches() as records:
                 runner.enqueue(*arrays, Opaque("the stream"), workspace)
-            found.append(tuple(self._launch(record) for record in records))
-        if found[0] != found[1]:
+            recordings.append(tuple(self._launch(record) for record in records))
+        if recordings[0] != recordings[1]:
             raise ExportError(
                 "enqueue launches something else when it is called again.\n"
                 "Do: let it depend on fields, dims and types alone"
             )
         written = {
             (argument.role, argument.index)
-            for record in found[0]
+            for record in recordings[0]
             for parameter, argument in zip(
                 self.traced.kernels[record.kernel].signature.parameters, record.arguments, strict=True
             )
@@ -230,7 +232,7 @@ class _Tracer:
         missing = [index for index in range(len(arrays[1])) if ("output", index) not in written]
         if missing:
             raise ExportError(f"enqueue gives output {missing[0]} to no kernel that could write it")
-        return found[0]
+        return recordings[0]
 
     def _launch(self, record: LaunchRecord) -> Launch:
         key = (id(record.kernel), record.element)
@@ -259,9 +261,9 @@ class _Tracer:
             tables += [] if values in tables else [values]
             return Pointer("table", tables.index(values), zero)
         if isinstance(argument, Constant):
-            for number, known in enumerate(self.traced.constants):
-                if (known.dtype, known.shape) == (argument.dtype, argument.array.shape) and (
-                    known.tobytes() == argument.array.tobytes()
+            for number, constant in enumerate(self.traced.constants):
+                if (constant.dtype, constant.shape) == (argument.dtype, argument.array.shape) and (
+                    constant.tobytes() == argument.array.tobytes()
                 ):
                     return Pointer("constant", number, zero)
             self.traced.constants.append(np.array(argument.array))
@@ -271,14 +273,14 @@ class _Tracer:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _valid(self) -> Plugin:
-        """A plugin that `validate` accepts, as far as arrays go, whose numbers of axes are a way each."""
+        """A plugin whose array fields `validate` accepts; each rank is a separate path."""
         plugin = self._instance()
         if any(isinstance(value, TracedArray) for value in plugin.__dict__.values()):
             unreachable_where_refused(plugin.validate)
         return plugin
 
     def _instance(self) -> Plugin:
-        """A plugin whose fields are traced, but for the fixed ones."""
+        """A plugin whose fields are traced values, except for the fixed ones."""
         plugin = self.traced.plugin.__new__(self.traced.plugin)
         for spec in self.traced.specs:
             plugin.__dict__[spec.name] = self._values.get(spec.name, self._traced(spec))
@@ -295,12 +297,12 @@ class _Tracer:
 
 
 class _Array(SymbolicArray):
-    """A whole tensor knows its size without its dims, so that all numbers of axes give the same launches."""
+    """An array whose size is known without its dims, so that all ranks give the same launches."""
 
     @property
     def size(self) -> Any:
-        whole = tuple(getattr(dim, "expr", None) for dim in self.shape)
-        if self.role == "input" and whole == tuple(Expr("dim", (self.index, axis), "i") for axis in range(self.ndim)):
+        exprs = tuple(getattr(dim, "expr", None) for dim in self.shape)
+        if self.role == "input" and exprs == tuple(Expr("dim", (self.index, axis), "i") for axis in range(self.ndim)):
             return TracedInt(Expr("volume", (self.index,), "i"))
         return super().size
 
@@ -311,12 +313,12 @@ class _Array(SymbolicArray):
 
 
 def _exprs(value: Any) -> Any:
-    """Expressions in the place of traced values: of a number of bytes, or of the dims of each output."""
+    """Expressions of traced values: of a number of bytes, or of the dims of each output."""
     return tuple(tuple(map(as_expr, dims)) for dims in value) if isinstance(value, tuple) else as_expr(value)
 
 
-def _converted(plugin: type[Plugin], fixed: Mapping[str, Any]) -> dict[str, Any]:
-    """The fixed fields' values in their stored form; one that the plugin refuses is found by making it."""
+def _stored_values(plugin: type[Plugin], fixed: Mapping[str, Any]) -> dict[str, Any]:
+    """The stored form of the fixed fields' values; the plugin's own checks refuse invalid ones."""
     specs = {spec.name: spec for spec in plugin.field_specs()}
     unknown = [name for name in fixed if name not in specs]
     if unknown:

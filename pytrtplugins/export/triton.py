@@ -1,4 +1,4 @@
-"""A model → a folder of a Triton model repository."""
+"""Export a model as a folder of a Triton model repository."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..passes import load_model
 from ..passes.dim_names import name_inputs, name_outputs
 from ..plugin.policy import requested_forms
 from ..utils.atomic import write_atomic
-from ..utils.numbers import check_whole
+from ..utils.numbers import check_int
 from ._triton_config import Word, bindings, config_text, same_batch
 from ._triton_sources import Source, from_engine_file, from_onnx, from_plan
 
@@ -38,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 @dataclass(frozen=True)
 class TritonModel:
-    """What was written.
+    """The exported files.
 
     Attributes:
         files: All files, config.pbtxt first.
@@ -75,7 +75,7 @@ def export_triton(
             TensorRT, whose plan is served, or of another engine, whose ONNX model is (with its Q/DQ nodes if INT8).
         repository: The folder of all models; it is made if need be.
         name: The model's name there; by default the file's.
-        version: Its version there.
+        version: Version of the model in the repository.
         plan: A TensorRT engine made from the ONNX model by other tools, such as trtexec; it is served in its place.
         libraries: For a plan: libraries whose plugins register themselves when they are loaded. For ONNX: libraries of
             custom operators for onnxruntime.
@@ -96,11 +96,11 @@ def export_triton(
     source = _source(model, plan, libraries, requested_forms(plugins or {}))
     name_inputs(source.model)
     name_outputs(source.model)
-    version = check_whole("version", version, 1, LARGEST_VERSION)
-    instances = check_whole("instances", instances, 1, MAX_INSTANCES)
-    queue_delay = check_whole("queue_delay", queue_delay, 0, LONGEST_DELAY)
+    version = check_int("version", version, 1, LARGEST_VERSION)
+    instances = check_int("instances", instances, 1, MAX_INSTANCES)
+    queue_delay = check_int("queue_delay", queue_delay, 0, LONGEST_DELAY)
     if max_batch is not None:
-        max_batch = check_whole("max_batch", max_batch, 1, LARGEST_BATCH)
+        max_batch = check_int("max_batch", max_batch, 1, LARGEST_BATCH)
     if kind not in KINDS or (source.backend == "tensorrt" and kind == "cpu"):
         raise UsageError(f"kind: expected {' or '.join(KINDS)}, and a GPU for a plan; found {kind!r}", kind=kind)
     name = _checked_name(name, model)
@@ -120,7 +120,7 @@ def export_triton(
     folder = Path(repository) / name
     _check_place(folder, version, config)
     folder.mkdir(parents=True, exist_ok=True)
-    with _whole_folder(folder / str(version)) as inside:
+    with _atomic_folder(folder / str(version)) as inside:
         source.write(inside)
         for library in libraries:
             shutil.copyfile(library, inside / Path(library).name)
@@ -132,7 +132,7 @@ def export_triton(
 def _source(
     model: Any, plan: str | Path | None, libraries: Sequence[str | Path], requested: Mapping[str, str]
 ) -> Source:
-    """What is to be served."""
+    """The model that is served."""
     for library in libraries:
         if not Path(library).is_file():
             raise UsageError(f"library {str(library)!r}: no such file", path=library)
@@ -153,14 +153,14 @@ def _source(
 
 
 def _checked_name(name: str | None, model: Any) -> str:
-    found = name if name is not None else Path(model).stem if isinstance(model, (str, Path)) else ""
-    if not _NAME.fullmatch(found):
-        raise UsageError(f"name {found!r}: expected letters, digits and . - _, such as yolov2", name=found)
-    return found
+    checked = name if name is not None else Path(model).stem if isinstance(model, (str, Path)) else ""
+    if not _NAME.fullmatch(checked):
+        raise UsageError(f"name {checked!r}: expected letters, digits and . - _, such as yolov2", name=checked)
+    return checked
 
 
 def _io_fields(source: Source, max_batch: int | None, queue_delay: int) -> dict[str, Any]:
-    """Inputs, outputs, and whether requests are put together."""
+    """Inputs, outputs, and whether requests are batched."""
     inputs, outputs = bindings(source.model)
     free = all(item.dims and not isinstance(item.dims[0], int) for item in (*inputs, *outputs))
     built_for = source.max_batch
@@ -197,8 +197,8 @@ def _check_place(folder: Path, version: int, config: str) -> None:
 
 
 @contextlib.contextmanager
-def _whole_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder that takes its name when the block succeeds: servers that poll never see a part."""
+def _atomic_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder that is renamed when the block succeeds, since polling servers must not see a part."""
     temporary = Path(tempfile.mkdtemp(prefix=".", dir=path.parent))
     try:
         yield temporary

@@ -1,4 +1,4 @@
-"""A float32 model → an ONNX file whose types say how it computes: with Q/DQ nodes, in half precision, or both."""
+"""Export a float32 model as a typed ONNX file: with Q/DQ nodes, in half precision, or both."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class FloatNode:
 
 @dataclass(frozen=True)
 class TypedModel:
-    """A typed ONNX file that was written.
+    """The exported typed ONNX file.
 
     Attributes:
         file: Path of the file.
@@ -153,9 +153,11 @@ def export_quantized(
     float_layers = float_reasons(quantized)
     if reader != "tensorrt":
         quantized = steps.write_out_plugins(quantized, reader, name)
-    written, kept = quantized, dict[str, str]()
+    written, float32_nodes = quantized, dict[str, str]()
     if rest != "fp32":
-        written, kept = steps.in_half(quantized, HALF_TYPES[rest], {tensor: scales.amax(tensor) for tensor in scales})
+        written, float32_nodes = steps.in_half(
+            quantized, HALF_TYPES[rest], {tensor: scales.amax(tensor) for tensor in scales}
+        )
     layers = tuple(layer for layer, kind in layer_types(written).items() if kind in CODES)
     sample, data = steps.take_sample(prepared, calibration)
     with progress_bar("checking", 3, progress) as advance:
@@ -166,7 +168,7 @@ def export_quantized(
         parser = check_parser(written) if reader == "tensorrt" else None
     return TypedModel(
         str(path), size, standard_opset(written), name, rest, reader, _opaque(prepared),
-        layers, _nodes(float_layers), missing, _nodes(kept), comparison, parser,
+        layers, _nodes(float_layers), missing, _nodes(float32_nodes), comparison, parser,
     )  # fmt: skip
 
 
@@ -220,7 +222,7 @@ def export_half(
     ranges: dict[str, float] = {}
     if HALF_TYPES[name] is DType.FLOAT16:
         ranges = steps.seen_ranges(prepared, calibration, sample, progress)
-    written, kept = steps.in_half(prepared, HALF_TYPES[name], ranges, pinned, narrow)
+    written, float32_nodes = steps.in_half(prepared, HALF_TYPES[name], ranges, pinned, narrow)
     with progress_bar("checking", 3, progress) as advance:
         comparison = compare_models(prepared, written, sample, data)
         advance(1, "onnx.checker")
@@ -229,7 +231,7 @@ def export_half(
         parser = check_parser(written)
     return TypedModel(
         str(path), size, standard_opset(written), name, name, "", _opaque(prepared),
-        (), (), (), _nodes(kept), comparison, parser,
+        (), (), (), _nodes(float32_nodes), comparison, parser,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from ..errors import ModelError
 from ..plugin.onnx_node import is_plugin_node
 from ..utils.optional import require
 from ..utils.repeated import keep_items
-from ..validation.inference import plainly_inferred
+from ..validation.inference import infer_unchanged
 from ..validation.operators import standard_domain, standard_opset
 from .decompose import add_shapes, inferred_infos
 from .proto import copy_of, has_shape, info_dims, infos_of, numpy_type, weight_info, without_data
@@ -47,7 +47,7 @@ def check_declared(model: onnx.ModelProto) -> onnx.ModelProto:
     both = [name for name in declared_infos if has_shape(declared_infos, name) and has_shape(inferred, name)]
     pairs = {name: (info_dims(declared_infos[name]), info_dims(inferred[name])) for name in both}
     differing = {name: dims for name, dims in pairs.items() if not _agree(*dims)}
-    by_onnx = infos_of(plainly_inferred(light).graph) if differing else {}
+    by_onnx = infos_of(infer_unchanged(light).graph) if differing else {}
     for name, (declared_dims, inferred_dims) in differing.items():
         if not (has_shape(by_onnx, name) and _agree(declared_dims, info_dims(by_onnx[name]))):
             raise _disagreement(name, declared_dims, inferred_dims)

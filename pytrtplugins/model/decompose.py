@@ -14,7 +14,7 @@ from ..tensor import Dims, DType, is_concrete
 from ..utils.optional import require
 from ..utils.repeated import keep_items, set_items
 from ..validation import check_sizes, infer, validated
-from ..validation.dataflow import bodies, walk, walk_graphs
+from ..validation.dataflow import subgraphs, walk, walk_graphs
 from ..validation.operators import standard_opset
 from .op_builder import FLOATS, OpBuilder, Value
 from .proto import copy_of, has_shape, info_dims, numpy_type, tensors_of, without_data
@@ -149,7 +149,7 @@ def _inline(
     known = {**around, **_known(graph)}
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
-        for body in bodies(node):
+        for body in subgraphs(node):
             _inline(body, known, names, chosen, prefixes)
         plugin = from_node(node) if is_plugin_node(node) and (names is None or node.name in names) else None
         if plugin is None or not plugin.has_decomposition() or not chosen(type(plugin)):
@@ -183,7 +183,7 @@ def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     full = infer_shapes(model)
     tensors = _known(full.graph)
     opset = [onnx.helper.make_opsetid("", standard_opset(full) or _OPSET)]
-    bodies: dict[tuple[str, str], dict[bytes, str]] = {}
+    subgraphs: dict[tuple[str, str], dict[bytes, str]] = {}
     for node in full.graph.node:
         plugin = from_node(node) if is_plugin_node(node) else None
         if plugin is None or not plugin.has_decomposition():
@@ -196,7 +196,7 @@ def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
             continue
         attributes = sorted(attribute.name for attribute in node.attribute)
         function = onnx.helper.make_function(node.domain, node.op_type, inputs, outputs, body, opset, attributes)
-        known = bodies.setdefault((node.domain, node.op_type), {})
+        known = subgraphs.setdefault((node.domain, node.op_type), {})
         data = function.SerializeToString(deterministic=True)
         if data not in known:
             known[data] = str(len(known)) if known else ""
@@ -328,7 +328,7 @@ def _plugin_nodes(graph: onnx.GraphProto, known: dict[str, onnx.ValueInfoProto])
     for node in graph.node:
         if is_plugin_node(node):
             yield graph, node, known
-        for body in bodies(node):
+        for body in subgraphs(node):
             yield from _plugin_nodes(body, known | tensors_of(body))
 
 

@@ -13,7 +13,7 @@ from ..plugin.onnx_node import as_node
 from ..tensor import Dims
 from ..utils.repeated import keep_items, set_items
 from ..validation import validated
-from ..validation.dataflow import constants, in_order, reads, rename_reads, walk, without_dead
+from ..validation.dataflow import constants, remove_dead_nodes, rename_reads, sort_nodes, tensors_read, walk
 from .decompose import add_functions
 from .extract import extract
 from .files import read_onnx, write_onnx
@@ -202,13 +202,13 @@ class Graph:
         if inputs is None:
             fixed = constants(graph)
             inputs = [item for item in given if item not in fixed]
-        read = {info.name for info in graph.output}.union(*map(reads, nodes))
+        read = {info.name for info in graph.output}.union(*map(tensors_read, nodes))
         plugin = checked_plugin(where, plugin)
         count = count_outputs(where, plugin, inputs, tensors, given)
         written = chosen_outputs(where, node, outputs, count, read, tensors)
         unique = node.name and [item.name for item in nodes].count(node.name) == 1
         nodes[index] = as_node(plugin, inputs, written, node.name if unique else self._unused(plugin.plugin_key().name))
-        self._commit(nodes, nodes[index], {item: item for item in written}, loose=reads(node))
+        self._commit(nodes, nodes[index], {item: item for item in written}, loose=tensors_read(node))
         return plugin
 
     def insert_after(self, tensor: str, plugin: Plugin) -> str:
@@ -254,7 +254,7 @@ class Graph:
 
     def _unused(self, name: str) -> str:
         graph = self._model.graph
-        taken = set(self.tensors).union(*((node.name, *reads(node), *node.output) for node in walk(graph.node)))
+        taken = set(self.tensors).union(*((node.name, *tensors_read(node), *node.output) for node in walk(graph.node)))
         return unused_name(name, taken, first=1)
 
     def _commit(
@@ -277,13 +277,13 @@ class Graph:
         """
         model, graph = self._model, self._model.graph
         outputs = {info.name for info in graph.output}
-        nodes, circle = in_order(without_dead(nodes, loose, outputs))
+        nodes, circle = sort_nodes(remove_dead_nodes(nodes, loose, outputs))
         if circle:
             raise ModelError(f"node {new.name!r}: its inputs {list(new.input)} are computed from what it writes")
         check_functions(model, nodes, new)
         infos = changed(model, nodes, new, replaces, renamed or {})
-        needed = outputs.union(*map(reads, nodes))
-        gone = {name for node in graph.node for name in reads(node)} - needed
+        needed = outputs.union(*map(tensors_read, nodes))
+        gone = {name for node in graph.node for name in tensors_read(node)} - needed
         domains = {node.domain for node in walk(graph.node)} - {node.domain for node in walk(nodes)}
         set_items(graph.node, nodes)
         weights = {tensor.name for tensor in graph.initializer} & gone

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError
-from ..validation.dataflow import reads
+from ..validation.dataflow import tensors_read
 from .fit import check_tensor, node_type
 from .proto import copy_fields, copy_of, node_name, tensors_of
 
@@ -92,7 +92,7 @@ def _between(
     for node in reversed(nodes):
         if not needed.isdisjoint(set(node.output) - known):
             kept.append(node)
-            needed |= reads(node)
+            needed |= tensors_read(node)
     return kept[::-1], needed
 
 

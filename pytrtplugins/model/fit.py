@@ -10,7 +10,7 @@ from ..errors import DimsError, ModelError, UsageError
 from ..plugin.base import Plugin
 from ..tensor import Dims
 from ..utils.listing import count_text
-from ..validation.dataflow import bodies, walk
+from ..validation.dataflow import subgraphs, walk
 from .proto import node_name
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def find_node(model: onnx.ModelProto, name: str) -> int:
         raise ModelError(
             f"{len(found)} nodes have the name {name!r}.\nDo: name one by a tensor that it writes: {others}", name=name
         )
-    within = {inner.name: node_name(node) for node in nodes for body in bodies(node) for inner in walk(body.node)}
+    within = {inner.name: node_name(node) for node in nodes for body in subgraphs(node) for inner in walk(body.node)}
     within |= {inner.name: function.name for function in model.functions for inner in walk(function.node)}
     if name and name in within:
         raise ModelError(

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..errors import FieldError, UsageError
 from ..plugin.base import Plugin
+from ..plugin.field_values import value_origin
 from ..plugin.fields import MISSING, FieldSpec, format_value
-from ..plugin.given import came_from
 from ..plugin.onnx_node import node_attributes
 from ..utils.optional import require
 from .fit import node_type
@@ -121,7 +121,7 @@ class _Found:
         kind = "attribute" if key in self._attributes or key in self._defaults else "constant input"
         if isinstance(value, np.ndarray):
             value = spec.field_kind.from_array(value)
-        with came_from(f"{kind} {key!r} of {self.where}"):
+        with value_origin(f"{kind} {key!r} of {self.where}"):
             return spec.convert(value, owner)
 
     def without(self, keys: Collection[str]) -> list[str]:

@@ -17,7 +17,7 @@ from ..plugin.registry import is_registered
 from ..utils.optional import require
 from ..utils.repeated import keep_items, set_items
 from ..utils.text_formats import shorten
-from ..validation.dataflow import constants, reads, walk
+from ..validation.dataflow import constants, tensors_read, walk
 from .extract import extract
 from .proto import copy_of, has_shape, node_name, tensors_of
 from .skeleton import unknown_nodes
@@ -186,7 +186,9 @@ def undescribed_tensors(model: onnx.ModelProto) -> list[str]:
     """
     known, opaque = tensors_of(model.graph), opaque_nodes(model)
     given = [name for node in opaque for name in node.output if name and not has_shape(known, name)]
-    read = {name for node in model.graph.node if not any(node is each for each in opaque) for name in reads(node)}
+    read = {
+        name for node in model.graph.node if not any(node is each for each in opaque) for name in tensors_read(node)
+    }
     outputs = {info.name for info in model.graph.output if not has_shape(known, info.name)}
     return [name for name in given if name in read or name in outputs]
 
@@ -197,7 +199,7 @@ def _behind(model: onnx.ModelProto) -> set[str]:
     found: set[str] = set()
     for node in model.graph.node:
         is_opaque = any(inner is each for inner in walk([node]) for each in opaque)  # or holds one in a branch or loop
-        if is_opaque or not found.isdisjoint(reads(node)):
+        if is_opaque or not found.isdisjoint(tensors_read(node)):
             found.update(name for name in node.output if name)
     return found
 

@@ -13,7 +13,7 @@ from ..tensor import Dims, is_concrete
 from ..utils.optional import require
 from ..utils.repeated import keep_items, set_items
 from ..validation import infer_node
-from ..validation.dataflow import downstream, reads
+from ..validation.dataflow import downstream, tensors_read
 from .decompose import infer_shapes
 from .proto import copy_of, has_shape, info_dims, infos_of, node_name, without_data
 
@@ -141,7 +141,7 @@ def _check_readers(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto], stal
     for name, tensor in data.items():
         types.setdefault(name, helper.make_tensor_type_proto(tensor.data_type, tensor.dims))
     for node in nodes:
-        if stale.isdisjoint(reads(node)) or not reads(node) <= types.keys():
+        if stale.isdisjoint(tensors_read(node)) or not tensors_read(node) <= types.keys():
             continue
         reason = _refusal(node, types, data, model.opset_import)
         if reason:

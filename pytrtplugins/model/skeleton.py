@@ -18,7 +18,7 @@ from ..plugin.fields import format_value
 from ..plugin.onnx_node import STANDARD_DOMAINS, is_plugin_node, node_attributes
 from ..tensor import PLUGIN_DTYPES, DType
 from ..utils.optional import require
-from ..validation.dataflow import bodies, constants, walk
+from ..validation.dataflow import constants, subgraphs, walk
 from ..validation.operators import standard_domain, standard_opset
 from .fit import node_type
 from .proto import has_shape, info_dims, node_name, numpy_type, tensors_of, type_text
@@ -79,7 +79,7 @@ class Signatures:
         for node in graph.node:
             self._nodes.append(node)
             self._scopes[id(node)] = scope
-            for body in bodies(node):
+            for body in subgraphs(node):
                 self._add(body, scope)
         return scope
 
@@ -171,7 +171,7 @@ def _known_types(model: onnx.ModelProto, node: onnx.NodeProto) -> dict[str, DTyp
 def _infos(model: onnx.ModelProto, node: onnx.NodeProto) -> dict[str, onnx.ValueInfoProto]:
     """The tensors of the graphs around a node."""
     known: dict[str, onnx.ValueInfoProto] = {}
-    for graph in (model.graph, *(step for outer in _around(model, node) for step in bodies(outer))):
+    for graph in (model.graph, *(step for outer in _around(model, node) for step in subgraphs(outer))):
         known |= tensors_of(graph)
     return known
 
@@ -241,7 +241,7 @@ def _around(model: onnx.ModelProto, node: onnx.NodeProto) -> list[onnx.NodeProto
         for each in nodes:
             if each is node:
                 return []
-            for body in bodies(each):
+            for body in subgraphs(each):
                 found = search(body.node)
                 if found is not None:
                     return [each, *found]

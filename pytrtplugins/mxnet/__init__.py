@@ -1,4 +1,4 @@
-"""Networks of MXNet, from its two files: ``symbol.json``, which has the operators, and ``.params``, which has the weights."""
+"""Convert MXNet networks from ``symbol.json`` (operators) and ``.params`` (weights) to ONNX."""
 
 from __future__ import annotations
 

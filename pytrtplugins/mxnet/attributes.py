@@ -1,4 +1,4 @@
-"""The attributes of MXNet's operators, which are texts: numbers, truth values, words and tuples. Nothing is evaluated."""
+"""Parse attributes of MXNet's operators from text: numbers, truth values, words and tuples, without evaluation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _WITHOUT_EFFECT = frozenset(
 
 
 class Attributes:
-    """The attributes of one node. Those that nobody reads are refused by `finish`, since they might change the result.
+    """The attributes of one node. `finish` refuses those that were not read, since they might change the result.
 
     Args:
         node: The node.
@@ -72,7 +72,7 @@ class Attributes:
         return int(text.rstrip("L"))
 
     def real(self, name: str, default: float | None = None) -> float:
-        """A number that float32 can hold."""
+        """A number that fits into float32."""
         text = self._text(name, None if default is None else str(default))
         try:
             number = float(text)
@@ -90,7 +90,7 @@ class Attributes:
         return _TRUTH[text]
 
     def word(self, name: str, words: Sequence[str], default: str | None = None) -> str:
-        """One of the words; ``None`` is the default."""
+        """One of the allowed words; ``None`` is the default."""
         text = self._text(name, default)
         if text == "None" and default is not None:
             return default
@@ -111,11 +111,11 @@ class Attributes:
             return default
         if not all(_WHOLE.fullmatch(part) for part in parts):
             raise self._refused(name, text, "whole numbers in brackets")
-        found = tuple(int(part.rstrip("L")) for part in parts)
-        if any(not least <= number <= LARGEST for number in found) or (rank is not None and len(found) != rank):
+        numbers = tuple(int(part.rstrip("L")) for part in parts)
+        if any(not least <= number <= LARGEST for number in numbers) or (rank is not None and len(numbers) != rank):
             count = "" if rank is None else f"{rank} "
             raise self._refused(name, text, f"{count}whole numbers of {least:,} to {LARGEST:,} in brackets")
-        return found
+        return numbers
 
     def _text(self, name: str, default: str | None) -> str:
         text = self._left.pop(name, default)

@@ -1,4 +1,4 @@
-"""A network of MXNet → an ONNX model."""
+"""Convert an MXNet network to an ONNX model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPERATORS: dict[str, Callable[[Layer], Tensor]] = {
     **dict.fromkeys(("Concat", "concat"), simple.concat),
     **dict.fromkeys(("Reshape", "reshape"), simple.reshape),
     **dict.fromkeys(("SoftmaxOutput", "Softmax"), simple.softmax_output),
-    **dict.fromkeys(("Dropout", "_copy", "identity", "BlockGrad", "stop_gradient"), simple.same),
+    **dict.fromkeys(("Dropout", "_copy", "identity", "BlockGrad", "stop_gradient"), simple.identity),
     "FullyConnected": trained.fully_connected,
     "LeakyReLU": trained.leaky_relu,
     "Activation": simple.activation,
@@ -37,7 +37,7 @@ _OPERATORS: dict[str, Callable[[Layer], Tensor]] = {
     "log_softmax": simple.log_softmax,
     "SoftmaxActivation": simple.softmax_activation,
     "LogisticRegressionOutput": simple.logistic,
-    "LinearRegressionOutput": simple.same,
+    "LinearRegressionOutput": simple.identity,
     "L2Normalization": simple.l2_normalization,
     "relu": simple.unary("Relu"),
     "sigmoid": simple.unary("Sigmoid"),
@@ -62,7 +62,7 @@ for _word, _op in {"plus": "Add", "minus": "Sub", "mul": "Mul", "div": "Div", "p
 _LABELLED = ("SoftmaxOutput", "Softmax", "LogisticRegressionOutput", "LinearRegressionOutput")
 """Their second input is what the training compares the result with."""
 _KEEP_CHANNELS = {
-    name for name in _OPERATORS if name.endswith(("_scalar", "Scalar")) or _OPERATORS[name] is simple.same
+    name for name in _OPERATORS if name.endswith(("_scalar", "Scalar")) or _OPERATORS[name] is simple.identity
 } | {
     "BatchNorm",
     "BatchNorm_v1",
@@ -113,31 +113,33 @@ def from_mxnet(
     network, arrays = read_symbol(symbol), read_params(params)
     if not allow_extra:
         _refuse_extra(network, arrays, Path(params))
-    needed = _needed(network)
+    needed = _reachable_nodes(network)
     nodes = [network.nodes[number] for number in sorted(needed)]
     graph = OnnxGraph(
         Path(symbol).name.removesuffix(".json").removesuffix("-symbol"), (node.name for node in network.nodes)
     )
     tensors: dict[str, Tensor] = {}
-    given = dict(shapes or {})
+    remaining_shapes = dict(shapes or {})
     readers = _readers(network, needed)
     for node in nodes:
         if not node.is_variable:
-            tensors[node.name] = _written(node, network, tensors, arrays, graph)
+            tensors[node.name] = _convert_operator(node, network, tensors, arrays, graph)
         elif node.name not in arrays and _is_data(node, readers, network):
-            dims = _input_dims(node, given.pop(node.name, None), network, readers, arrays)
+            dims = _input_dims(node, remaining_shapes.pop(node.name, None), network, readers, arrays)
             tensors[node.name] = Tensor(node.name, (None, *dims))
-            graph.model.graph.input.append(graph.info(node.name, [BATCH, *_named(dims)]))
-    if given:
-        known = ", ".join(repr(info.name) for info in graph.model.graph.input)
-        raise UsageError(f"{next(iter(given))!r} is no input of {symbol}.\nInputs: {known}", path=Path(symbol))
+            graph.model.graph.input.append(graph.info(node.name, [BATCH, *_name_free_dims(dims)]))
+    if remaining_shapes:
+        input_names = ", ".join(repr(info.name) for info in graph.model.graph.input)
+        raise UsageError(
+            f"{next(iter(remaining_shapes))!r} is no input of {symbol}.\nInputs: {input_names}", path=Path(symbol)
+        )
     return _with_outputs(graph, network, tensors)
 
 
-def _written(
+def _convert_operator(
     node: Node, network: Symbol, tensors: Mapping[str, Tensor], arrays: Mapping[str, FloatArray], graph: OnnxGraph
 ) -> Tensor:
-    """What an operator becomes."""
+    """Convert one operator, and return its output tensor."""
     read = _OPERATORS.get(node.op)
     if read is None:
         raise node.error(
@@ -162,59 +164,59 @@ def _written(
                 "Do: name the .params file that was saved with this symbol.json",
             )
     layer = Layer(node, sources, tensors, arrays, graph)
-    found = read(layer)
+    tensor = read(layer)
     if node.op not in _LABELLED:
         layer.attributes.finish()
-    return found
+    return tensor
 
 
 # -- what is needed, and what is an input ----------------------------------------------------------------------------------
 
 
-def _needed(network: Symbol) -> set[int]:
-    """Numbers of the nodes that lead to an output."""
+def _reachable_nodes(network: Symbol) -> set[int]:
+    """Indices of the nodes that lead to an output."""
     waiting = [number for number, _ in network.heads]
-    found: set[int] = set()
+    numbers: set[int] = set()
     while waiting:
         number = waiting.pop()
-        if number not in found:
-            found.add(number)
+        if number not in numbers:
+            numbers.add(number)
             node = network.nodes[number]
             entries = node.inputs[:1] if node.op in _LABELLED else node.inputs
             waiting += (source for source, _ in entries)
-    return found
+    return numbers
 
 
 def _readers(network: Symbol, needed: Iterable[int]) -> dict[str, list[Node]]:
-    """Name of a node → those that read it as data: their first input, or any of a sum or a concatenation."""
-    found: dict[str, list[Node]] = {}
+    """Node name → the nodes that read it as data: as first input, or as any input of a sum or concatenation."""
+    readers: dict[str, list[Node]] = {}
     for number in sorted(needed):
         node = network.nodes[number]
         several = node.op.lower().startswith(("elemwise", "broadcast", "concat", "_plus", "_minus", "_mul", "_div"))
         for source, _ in node.inputs if several else node.inputs[:1]:
-            found.setdefault(network.nodes[source].name, []).append(node)
-    return found
+            readers.setdefault(network.nodes[source].name, []).append(node)
+    return readers
 
 
 def _is_data(node: Node, readers: Mapping[str, list[Node]], network: Symbol) -> bool:
-    """Whether a variable without a parameter is an input of the network: something reads it as data, or it is an output."""
+    """Whether a variable without a parameter is a network input: a node reads it as data, or it is an output."""
     return node.name in readers or any(network.nodes[number] is node for number, _ in network.heads)
 
 
 def _input_dims(
     node: Node,
-    given: Sequence[int] | None,
+    shape: Sequence[int] | None,
     network: Symbol,
     readers: Mapping[str, list[Node]],
     arrays: Mapping[str, FloatArray],
 ) -> Dims:
     """The dims of an input without the batch."""
-    if given is not None:
-        if any(type(size) is not int or not 1 <= size <= LARGEST for size in given):
-            raise UsageError(f"the shape of {node.name!r} is {list(given)}; expected numbers of 1 to {LARGEST:,}")
-        return tuple(given)
-    said = Attributes(Node(node.path, node.op, node.name, {"shape": node.attributes.get("__shape__", "None")}, ()))
-    dims = said.dims("shape", ())
+    if shape is not None:
+        if any(type(size) is not int or not 1 <= size <= LARGEST for size in shape):
+            raise UsageError(f"the shape of {node.name!r} is {list(shape)}; expected numbers of 1 to {LARGEST:,}")
+        return tuple(shape)
+    declared = Attributes(Node(node.path, node.op, node.name, {"shape": node.attributes.get("__shape__", "None")}, ()))
+    dims = declared.dims("shape", ())
     if len(dims) > 1 and all(dims[1:]):
         return dims[1:]
     waiting, seen = [node.name], {node.name}
@@ -236,8 +238,8 @@ def _input_dims(
     )
 
 
-def _named(dims: Dims) -> list[int | str]:
-    """The dims of an input, with names for those that are free: those of the last axes."""
+def _name_free_dims(dims: Dims) -> list[int | str]:
+    """The dims of an input, with names for the free ones, which are those of the last axes."""
     names = _AXES[len(_AXES) - min(len(dims) - 1, len(_AXES)) :]
     places = ["", *(f"axis{number}" for number in range(len(dims) - 1 - len(names))), *names]
     return [place if size is None else size for place, size in zip(places, dims, strict=False)]
@@ -263,7 +265,7 @@ def _refuse_extra(network: Symbol, arrays: Mapping[str, FloatArray], path: Path)
 
 
 def _with_outputs(graph: OnnxGraph, network: Symbol, tensors: Mapping[str, Tensor]) -> onnx.ModelProto:
-    """The finished model."""
+    """The model with its outputs."""
     written = {name for node in graph.model.graph.node for name in node.output}
     for number, output in dict.fromkeys(network.heads):
         node = network.nodes[number]

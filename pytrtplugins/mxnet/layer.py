@@ -1,4 +1,4 @@
-"""A network on its way from MXNet to ONNX: tensors with the dims that are known, and the nodes that were written."""
+"""State of a conversion from MXNet to ONNX: tensors with known dims, and written nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Dims = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class Tensor:
-    """What a node writes.
+    """An output of a node: name and dims.
 
     Attributes:
         name: In the ONNX graph.
@@ -40,7 +40,7 @@ class Tensor:
 
 
 class OnnxGraph:
-    """The ONNX model that is being written."""
+    """Builder of the ONNX model."""
 
     def __init__(self, name: str, taken: Iterable[str]) -> None:
         self.onnx = require("onnx", extra="onnx", feature="writing ONNX")
@@ -59,8 +59,8 @@ class OnnxGraph:
         key = (name, array.shape, changed)
         if key not in self._constants:
             first = not changed and not any(held == name for held, _, _ in self._constants)
-            self._constants[key] = found = name if first else unused_name(name, self.taken)
-            tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), found)
+            self._constants[key] = unique = name if first else unused_name(name, self.taken)
+            tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), unique)
             self.model.graph.initializer.append(tensor)
         return self._constants[key]
 
@@ -70,7 +70,7 @@ class OnnxGraph:
 
 
 class Layer:
-    """One operator of MXNet while it is written as ONNX.
+    """One MXNet operator during its conversion.
 
     Attributes:
         node: The operator.
@@ -101,18 +101,18 @@ class Layer:
         """A tensor that it reads; a parameter becomes a constant."""
         source = self._sources[index]
         if source.name in self._tensors:
-            found = self._tensors[source.name]
+            tensor = self._tensors[source.name]
         else:
             array = self._params[source.name]
-            found = Tensor(self._graph.constant(source.name, array), array.shape)
-        if rank is not None and len(found.dims) != rank:
+            tensor = Tensor(self._graph.constant(source.name, array), array.shape)
+        if rank is not None and len(tensor.dims) != rank:
             raise self.node.error(
-                f"it reads {source.name[:200]!r} of dims {dims_text(found.dims)}; expected rank {rank}"
+                f"it reads {source.name[:200]!r} of dims {dims_text(tensor.dims)}; expected rank {rank}"
             )
-        return found
+        return tensor
 
     def weight(self, index: int, dims: Dims, *, name: str | None = None) -> FloatArray:
-        """The values of a parameter with these dims; ``name``: of one that stands not among its inputs."""
+        """The values of a parameter with these dims; ``name``: of a parameter that is not among the inputs."""
         name = self._sources[index].name if name is None else name
         array = self._params.get(name)
         if array is None:

@@ -1,4 +1,4 @@
-"""MXNet's ``.params``: a list of arrays, and then a list of their names. Each byte is accounted for."""
+"""Read MXNet's ``.params``: a list of arrays, then a list of their names; all bytes are accounted for."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def read_params(path: str | Path) -> dict[str, FloatArray]:
 
 
 class _Reader:
-    """One pass over the bytes of a file."""
+    """Sequential reader of a file's bytes."""
 
     def __init__(self, path: Path, data: bytes) -> None:
         self.path, self.data, self.offset = path, data, 0
@@ -72,12 +72,12 @@ class _Reader:
             raise self.error(f"{len(arrays):,} arrays and {len(names):,} names: expected a name for each array")
         if self.offset < len(self.data):
             raise self.error(f"{len(self.data) - self.offset:,} bytes are left after the last name")
-        found: dict[str, FloatArray] = {}
+        parameters: dict[str, FloatArray] = {}
         for name, array in zip(names, arrays, strict=True):
-            if name in found:
+            if name in parameters:
                 raise self.error(f"two arrays have the name {name[:200]!r}")
-            found[name] = self.floats(name, array)
-        return found
+            parameters[name] = self.floats(name, array)
+        return parameters
 
     def take(self, size: int, what: str) -> int:
         """Go past so many bytes, which must be there; where they begin."""
@@ -95,11 +95,11 @@ class _Reader:
         return int(struct.unpack_from(form, self.data, start)[0])
 
     def count(self, what: str, least_bytes: int) -> int:
-        """How many things follow, each of which takes a number of bytes at least."""
-        found = self.number("<Q", f"the number of {what}")
-        if found > (len(self.data) - self.offset) // least_bytes:
-            raise self.error(f"{found:,} {what} are claimed, and {len(self.data) - self.offset:,} bytes are left")
-        return found
+        """Read a count of items, each of which needs a minimum number of bytes."""
+        total = self.number("<Q", f"the number of {what}")
+        if total > (len(self.data) - self.offset) // least_bytes:
+            raise self.error(f"{total:,} {what} are claimed, and {len(self.data) - self.offset:,} bytes are left")
+        return total
 
     def name(self) -> str:
         size = self.number("<Q", "the length of a name")
@@ -130,7 +130,7 @@ class _Reader:
             raise self.error(f"{what} was never given values: it has no shape")
         dims = tuple(self.number(form, what) for _ in range(rank))
         if any(dim < 1 for dim in dims):
-            raise self.error(f"{what} has dims {_shown(dims)}: expected sizes of at least 1")
+            raise self.error(f"{what} has dims {_dims_text(dims)}: expected sizes of at least 1")
         self.take(8, what)  # the device that it lay on
         kind = self.number("<i", what)
         if kind not in _TYPES:
@@ -140,20 +140,20 @@ class _Reader:
             )
         dtype = np.dtype(_TYPES[kind])
         size = math.prod(dims) * dtype.itemsize
-        start = self.take(size, f"{what} with dims {_shown(dims)}")
+        start = self.take(size, f"{what} with dims {_dims_text(dims)}")
         return np.frombuffer(self.data, dtype, size // dtype.itemsize, start).reshape(dims)
 
     def floats(self, name: str, array: npt.NDArray[Any]) -> FloatArray:
         with np.errstate(over="ignore"):  # found below
-            found = array.astype(np.float32, copy=False)
-        finite = np.isfinite(found)
+            values = array.astype(np.float32, copy=False)
+        finite = np.isfinite(values)
         if not finite.all():
             place = int(np.argmin(finite))
             raise self.error(
                 f"{name[:200]!r} has {array.flat[place]} at place {place:,}: expected finite float32 numbers",
                 "Causes: (1) the file is damaged; (2) the training diverged.\nDo: take the parameters of another epoch",
             )
-        return found
+        return values
 
     def error(self, problem: str, advice: str = "Do: copy or download the file again") -> ModelError:
         return ModelError(
@@ -161,6 +161,6 @@ class _Reader:
         )
 
 
-def _shown(dims: tuple[int, ...]) -> str:
+def _dims_text(dims: tuple[int, ...]) -> str:
     text = ", ".join(map(str, dims[:8]))
     return f"({text}{', ...' if len(dims) > 8 else ''})"

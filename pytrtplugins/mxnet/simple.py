@@ -1,4 +1,4 @@
-"""MXNet's operators without parameters: sums and products, activations, pools, and what changes shapes."""
+"""MXNet's operators without parameters: arithmetic, activations, pooling and shape changes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,22 @@ import numpy as np
 from .layer import Dims, Layer, Tensor, dims_text
 
 __all__ = [
-    "activation", "clip", "concat", "elementwise", "flatten", "l2_normalization", "log_softmax", "logistic", "pooling",
-    "reshape", "same", "scalar", "softmax", "softmax_activation", "softmax_output", "unary",
+    "activation",
+    "clip",
+    "concat",
+    "elementwise",
+    "flatten",
+    "identity",
+    "l2_normalization",
+    "log_softmax",
+    "logistic",
+    "pooling",
+    "reshape",
+    "scalar",
+    "softmax",
+    "softmax_activation",
+    "softmax_output",
+    "unary",
 ]  # fmt: skip
 
 _ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu": "Softplus", "softsign": "Softsign"}
@@ -44,8 +58,8 @@ def scalar(op: str, *, reverse: bool = False) -> Callable[[Layer], Tensor]:
         layer.expect_inputs(1)
         x, number = layer.data(), layer.attributes.real("scalar")
         layer.attributes.truth("is_int", False)
-        held = layer.constant(f"{layer.node.name}/scalar", np.float32(number), changed=True)
-        return layer.result(op, [held, x.name] if reverse else [x.name, held], x.dims)
+        constant = layer.constant(f"{layer.node.name}/scalar", np.float32(number), changed=True)
+        return layer.result(op, [constant, x.name] if reverse else [x.name, constant], x.dims)
 
     return read
 
@@ -76,8 +90,8 @@ def clip(layer: Layer) -> Tensor:
     return layer.result("Clip", [layer.data().name, *limits], layer.data().dims)
 
 
-def same(layer: Layer) -> Tensor:
-    """What changes nothing at inference: Dropout, ``_copy``, BlockGrad. No node is written."""
+def identity(layer: Layer) -> Tensor:
+    """Operators without effect at inference: Dropout, ``_copy``, BlockGrad. No node is written."""
     layer.expect_inputs(1)
     if layer.node.op == "Dropout":
         layer.attributes.real("p", 0.5)
@@ -92,15 +106,15 @@ def concat(layer: Layer) -> Tensor:
     layer.expect_inputs(max(1, layer.attributes.whole("num_args", len(inputs))))
     rank = len(inputs[0].dims)
     axis = layer.attributes.whole("dim", 1, least=-rank, most=rank - 1) % max(rank, 1)
-    if any(len(each.dims) != rank for each in inputs):
+    if any(len(tensor.dims) != rank for tensor in inputs):
         raise layer.node.error("it reads tensors of different ranks")
-    columns = list(zip(*(each.dims for each in inputs), strict=True))
+    columns = list(zip(*(tensor.dims for tensor in inputs), strict=True))
     for number, column in enumerate(columns):
         if number != axis and len({*column} - {None}) > 1:
             raise layer.node.error(f"along axis {number} its tensors have the sizes {sorted({*column} - {None})[:5]}")
-    known = [next((size for size in column if size is not None), None) for column in columns]
-    known[axis] = None if None in columns[axis] else sum(size or 0 for size in columns[axis])
-    return layer.result("Concat", [each.name for each in inputs], tuple(known), axis=axis)
+    dims = [next((size for size in column if size is not None), None) for column in columns]
+    dims[axis] = None if None in columns[axis] else sum(size or 0 for size in columns[axis])
+    return layer.result("Concat", [tensor.name for tensor in inputs], tuple(dims), axis=axis)
 
 
 def flatten(layer: Layer) -> Tensor:
@@ -113,36 +127,36 @@ def flatten(layer: Layer) -> Tensor:
 def reshape(layer: Layer) -> Tensor:
     """Reshape, with a number for each axis, 0 for one that stays, -1 for what is left; the batch must stay free."""
     layer.expect_inputs(1)
-    x, wanted = layer.data(), layer.attributes.dims("shape", least=-1)
+    x, target = layer.data(), layer.attributes.dims("shape", least=-1)
     if layer.attributes.truth("reverse", False):
         raise layer.node.error("reverse=True is not supported")
-    kept = {place for place, size in enumerate(wanted) if size == 0}
-    misfit = layer.node.error(f"shape={wanted} does not fit dims {dims_text(x.dims)}")
-    if wanted.count(-1) > 1 or any(place >= len(x.dims) for place in kept):
+    unchanged = {place for place, size in enumerate(target) if size == 0}
+    misfit = layer.node.error(f"shape={target} does not fit dims {dims_text(x.dims)}")
+    if target.count(-1) > 1 or any(place >= len(x.dims) for place in unchanged):
         raise misfit
-    if x.dims[0] is None and wanted[0] > 0:
+    if x.dims[0] is None and target[0] > 0:
         raise layer.node.error(
-            f"shape={wanted} fixes the batch",
+            f"shape={target} fixes the batch",
             "Do: write 0 as the first number of 'shape' in the symbol.json, which keeps the batch",
         )
-    given = _size(tuple(size for place, size in enumerate(x.dims) if place not in kept))
-    named = math.prod(size for size in wanted if size > 0)
-    if given is not None and (given % named if -1 in wanted else given != named):
+    input_size = _size(tuple(size for place, size in enumerate(x.dims) if place not in unchanged))
+    named = math.prod(size for size in target if size > 0)
+    if input_size is not None and (input_size % named if -1 in target else input_size != named):
         raise misfit
-    left = None if given is None else given // named
-    dims = tuple(x.dims[place] if size == 0 else left if size == -1 else size for place, size in enumerate(wanted))
-    held = layer.constant(f"{layer.node.name}/shape", np.array(wanted, np.int64), changed=True)
-    return layer.result("Reshape", [x.name, held], dims)
+    left = None if input_size is None else input_size // named
+    dims = tuple(x.dims[place] if size == 0 else left if size == -1 else size for place, size in enumerate(target))
+    shape = layer.constant(f"{layer.node.name}/shape", np.array(target, np.int64), changed=True)
+    return layer.result("Reshape", [x.name, shape], dims)
 
 
 def softmax(layer: Layer, op: str = "Softmax") -> Tensor:
     """``softmax``."""
     layer.expect_inputs(1)
-    x, given = layer.data(), layer.attributes
-    axis = given.whole("axis", -1, least=-len(x.dims), most=len(x.dims) - 1)
-    given.word("temperature", ["None", "1", "1.0"], "1.0")
-    given.word("dtype", ["None", "float32"], "float32")
-    given.word("use_length", ["False", "0"], "False")
+    x, attributes = layer.data(), layer.attributes
+    axis = attributes.whole("axis", -1, least=-len(x.dims), most=len(x.dims) - 1)
+    attributes.word("temperature", ["None", "1", "1.0"], "1.0")
+    attributes.word("dtype", ["None", "float32"], "float32")
+    attributes.word("use_length", ["False", "0"], "False")
     return layer.result(op, [x.name], x.dims, axis=axis)
 
 
@@ -152,14 +166,14 @@ def log_softmax(layer: Layer) -> Tensor:
 
 
 def softmax_activation(layer: Layer) -> Tensor:
-    """SoftmaxActivation, along the channels or over all of a sample."""
+    """SoftmaxActivation, along the channels or over a whole sample."""
     layer.expect_inputs(1)
     mode = layer.attributes.word("mode", ["instance", "channel"], "instance")
     return _softmax(layer, along_channels=mode == "channel")
 
 
 def softmax_output(layer: Layer) -> Tensor:
-    """SoftmaxOutput at inference: a softmax; nobody needs its labels."""
+    """SoftmaxOutput at inference: a softmax; its labels are not used."""
     layer.expect_inputs(1)
     many, keep = layer.attributes.truth("multi_output", False), layer.attributes.truth("preserve_shape", False)
     if keep:
@@ -180,42 +194,45 @@ def _softmax(layer: Layer, *, along_channels: bool) -> Tensor:
 
 
 def l2_normalization(layer: Layer) -> Tensor:
-    """L2Normalization: x / sqrt(sum(x²) + eps), over all of a sample, along the channels, or over all places."""
+    """L2Normalization: x / sqrt(sum(x²) + eps), over a whole sample, along the channels, or over all pixels."""
     layer.expect_inputs(1)
-    x, given = layer.data(), layer.attributes
-    epsilon, mode = given.real("eps", 1e-10), given.word("mode", ["instance", "channel", "spatial"], "instance")
+    x, attributes = layer.data(), layer.attributes
+    epsilon, mode = (
+        attributes.real("eps", 1e-10),
+        attributes.word("mode", ["instance", "channel", "spatial"], "instance"),
+    )
     axes = {"instance": range(1, len(x.dims)), "channel": [1], "spatial": range(2, len(x.dims))}[mode]
     if len(x.dims) < 2 or not axes:
         raise layer.node.error(f"mode={mode} needs more axes than {dims_text(x.dims)} has")
-    held = layer.constant(f"{layer.node.name}/axes", np.array(list(axes), np.int64), changed=True)
+    axes_constant = layer.constant(f"{layer.node.name}/axes", np.array(list(axes), np.int64), changed=True)
     least = layer.constant(f"{layer.node.name}/eps", np.float32(epsilon), changed=True)
-    total = layer.step("Add", [layer.step("ReduceSumSquare", [x.name, held], keepdims=1), least])
+    total = layer.step("Add", [layer.step("ReduceSumSquare", [x.name, axes_constant], keepdims=1), least])
     return layer.result("Div", [x.name, layer.step("Sqrt", [total])], x.dims)
 
 
 def pooling(layer: Layer) -> Tensor:
-    """Pooling: max or avg, global or by windows, which ``pooling_convention=full`` lets reach beyond the border."""
-    given = layer.attributes
+    """Pooling: max or avg, global or by windows, which ``pooling_convention=full`` extends beyond the border."""
+    attributes = layer.attributes
     layer.expect_inputs(1)
     x = layer.data()
     rank = len(x.dims) - 2
     if not 1 <= rank <= 3:
         raise layer.node.error(f"it reads a tensor of dims {dims_text(x.dims)}; expected 3 to 5 axes")
-    kind = given.word("pool_type", ["max", "avg"], "max")
-    full = given.word("pooling_convention", ["valid", "full"], "valid") == "full"
-    counts_border, over_all = given.truth("count_include_pad", True), given.truth("global_pool", False)
-    given.word("layout", [{1: "NCW", 2: "NCHW", 3: "NCDHW"}[rank]], {1: "NCW", 2: "NCHW", 3: "NCDHW"}[rank])
+    kind = attributes.word("pool_type", ["max", "avg"], "max")
+    full = attributes.word("pooling_convention", ["valid", "full"], "valid") == "full"
+    counts_border, over_all = attributes.truth("count_include_pad", True), attributes.truth("global_pool", False)
+    attributes.word("layout", [{1: "NCW", 2: "NCHW", 3: "NCDHW"}[rank]], {1: "NCW", 2: "NCHW", 3: "NCDHW"}[rank])
     ones = (1,) * rank
-    kernel = given.dims(
+    kernel = attributes.dims(
         "kernel", ones if over_all else None, rank=None if over_all else rank, least=0 if over_all else 1
     )
-    stride, pad = given.dims("stride", ones if not over_all else (1,)), given.dims("pad", (0,) * rank)
+    stride, pad = attributes.dims("stride", ones if not over_all else (1,)), attributes.dims("pad", (0,) * rank)
     name = "MaxPool" if kind == "max" else "AveragePool"
     if over_all:
         return layer.result(f"Global{name}", [x.name], (*x.dims[:2], *ones))
     if len(stride) != rank or len(pad) != rank or 0 in stride or any(p >= k for p, k in zip(pad, kernel, strict=True)):
         raise layer.node.error(f"stride={stride} and pad={pad} do not fit kernel={kernel}")
-    windows = [_windows(*each, full=full) for each in zip(x.dims[2:], kernel, stride, pad, strict=True)]
+    windows = [_windows(*geometry, full=full) for geometry in zip(x.dims[2:], kernel, stride, pad, strict=True)]
     sizes, beyond = tuple(out for out, _ in windows), tuple(more for _, more in windows)
     if any(more >= k for more, k in zip(beyond, kernel, strict=True)):
         raise layer.node.error("with pooling_convention=full a window of it lies outside of the image")

@@ -1,4 +1,4 @@
-"""MXNet's ``symbol.json``: operators in the order in which they run, each with texts as attributes."""
+"""Parse MXNet's ``symbol.json``: operators in execution order, with attributes as texts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Symbol:
-    """A network without its weights.
+    """A network without weights.
 
     Attributes:
         path: Its file.
@@ -72,11 +72,11 @@ def read_symbol(path: str | Path) -> Symbol:
     """
     path = Path(path)
     try:
-        held = read_json(path, error=ModelError)
+        data = read_json(path, error=ModelError)
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror or error}.", path=path) from error
-    listed = held.get("nodes") if isinstance(held, dict) else None
-    if not isinstance(listed, list) or not listed or not isinstance(held.get("heads"), list):
+    listed = data.get("nodes") if isinstance(data, dict) else None
+    if not isinstance(listed, list) or not listed or not isinstance(data.get("heads"), list):
         raise ModelError(
             f"{path}: not a symbol of MXNet: expected an object with the lists 'nodes' and 'heads'.\n"
             "Do: name the symbol.json first, and then the .params file",
@@ -92,10 +92,10 @@ def read_symbol(path: str | Path) -> Symbol:
             raise node.error("another node has this name")
         names.add(node.name)
         nodes.append(node)
-    heads = _entries(held["heads"], len(nodes))
+    heads = _entries(data["heads"], len(nodes))
     if not heads:
         raise ModelError(
-            f"{path}: 'heads' are {shorten(held['heads'])}; expected the outputs, each as [node, output], with nodes of 0 to "
+            f"{path}: 'heads' are {shorten(data['heads'])}; expected the outputs, each as [node, output], with nodes of 0 to "
             f"{len(nodes) - 1}.\n{_DO}",
             path=path,
         )
@@ -113,29 +113,29 @@ def _node(path: Path, number: int, item: Any) -> Node:
     attributes: dict[str, str] = {}
     node = Node(path, op, name, attributes, ())
     for key in ("param", "attr", "attrs"):
-        held = fields.get(key) or {}
-        if not isinstance(held, dict) or not all(isinstance(value, str) for value in held.values()):
-            raise node.error(f"{key!r} is {shorten(held)}; expected an object of texts")
-        attributes.update(held)
-    given = fields.get("inputs", [])
-    inputs = _entries(given, number)
+        texts = fields.get(key) or {}
+        if not isinstance(texts, dict) or not all(isinstance(value, str) for value in texts.values()):
+            raise node.error(f"{key!r} is {shorten(texts)}; expected an object of texts")
+        attributes.update(texts)
+    entries = fields.get("inputs", [])
+    inputs = _entries(entries, number)
     if inputs is None:
         raise node.error(
-            f"its inputs are {shorten(given)}; expected a list of [node, output], with nodes that come before it, which is number "
+            f"its inputs are {shorten(entries)}; expected a list of [node, output], with nodes that come before it, which is number "
             f"{number:,}"
         )
     return Node(path, op, name, attributes, inputs)
 
 
 def _entries(listed: Any, below: int) -> tuple[tuple[int, int], ...] | None:
-    """Pairs of a node's number and an output's, from lists that may have a version behind them; None where they are none."""
+    """Pairs (node index, output index) from lists that may end with a version; None if they are invalid."""
     if not isinstance(listed, list):
         return None
-    found = []
+    pairs = []
     for entry in listed:
         if not isinstance(entry, list) or len(entry) not in (2, 3) or any(type(item) is not int for item in entry):
             return None
         if not (0 <= entry[0] < below and 0 <= entry[1] < MAX_NODES):
             return None
-        found.append((entry[0], entry[1]))
-    return tuple(found)
+        pairs.append((entry[0], entry[1]))
+    return tuple(pairs)

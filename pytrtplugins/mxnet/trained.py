@@ -17,16 +17,19 @@ _SELU = {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}
 
 def convolution(layer: Layer) -> Tensor:
     """Convolution: any groups, dilation, in 1, 2 or 3 axes."""
-    given = layer.attributes
-    kernel = given.dims("kernel", least=1)
+    attributes = layer.attributes
+    kernel = attributes.dims("kernel", least=1)
     rank, ones = len(kernel), (1,) * len(kernel)
     if rank + 2 not in _LAYOUTS:
         raise layer.node.error(f"its kernel has {rank} axes; expected 1 to 3")
-    stride, dilate = given.dims("stride", ones, rank=rank, least=1), given.dims("dilate", ones, rank=rank, least=1)
-    pad = given.dims("pad", (0,) * rank, rank=rank)
-    filters, group = given.whole("num_filter", least=1), given.whole("num_group", 1, least=1)
-    given.word("layout", [_LAYOUTS[rank + 2]], _LAYOUTS[rank + 2])
-    biased = not given.truth("no_bias", False)
+    stride, dilate = (
+        attributes.dims("stride", ones, rank=rank, least=1),
+        attributes.dims("dilate", ones, rank=rank, least=1),
+    )
+    pad = attributes.dims("pad", (0,) * rank, rank=rank)
+    filters, group = attributes.whole("num_filter", least=1), attributes.whole("num_group", 1, least=1)
+    attributes.word("layout", [_LAYOUTS[rank + 2]], _LAYOUTS[rank + 2])
+    biased = not attributes.truth("no_bias", False)
     layer.expect_inputs(3 if biased else 2)
     x = layer.data(rank=rank + 2)
     channels = x.dims[1]
@@ -46,10 +49,10 @@ def convolution(layer: Layer) -> Tensor:
 
 
 def fully_connected(layer: Layer) -> Tensor:
-    """FullyConnected: all axes but the batch are flattened, or, with ``flatten=False``, the last one is multiplied."""
-    given = layer.attributes
-    hidden, flatten = given.whole("num_hidden", least=1), given.truth("flatten", True)
-    biased = not given.truth("no_bias", False)
+    """FullyConnected: flattens all axes but the batch, or, with ``flatten=False``, multiplies along the last axis."""
+    attributes = layer.attributes
+    hidden, flatten = attributes.whole("num_hidden", least=1), attributes.truth("flatten", True)
+    biased = not attributes.truth("no_bias", False)
     layer.expect_inputs(3 if biased else 2)
     x = layer.data()
     if len(x.dims) < 2:
@@ -60,8 +63,8 @@ def fully_connected(layer: Layer) -> Tensor:
     bias = [layer.constant(layer.parameter(2), layer.weight(2, (hidden,)))] if biased else []
     if flatten or len(x.dims) == 2:
         name = x.name if len(x.dims) == 2 else layer.step("Flatten", [x.name], axis=1)
-        held = layer.constant(layer.parameter(1), weight)
-        return layer.result("Gemm", [name, held, *bias], (x.dims[0], hidden), transB=1)
+        weight_name = layer.constant(layer.parameter(1), weight)
+        return layer.result("Gemm", [name, weight_name, *bias], (x.dims[0], hidden), transB=1)
     dims = (*x.dims[:-1], hidden)
     names = [x.name, layer.constant(layer.parameter(1), weight.T, changed=True)]
     return (
@@ -72,13 +75,13 @@ def fully_connected(layer: Layer) -> Tensor:
 
 
 def batch_norm(layer: Layer) -> Tensor:
-    """BatchNorm as it is at inference. Where ``fix_gamma`` is true, as it is by default, the scale is 1, whatever the file holds."""
-    given = layer.attributes
-    epsilon, fixed = given.real("eps", 1e-3), given.truth("fix_gamma", True)
-    if given.truth("output_mean_var", False):
+    """BatchNorm at inference. With ``fix_gamma``, the default, the scale is 1, whatever the file holds."""
+    attributes = layer.attributes
+    epsilon, fixed = attributes.real("eps", 1e-3), attributes.truth("fix_gamma", True)
+    if attributes.truth("output_mean_var", False):
         raise layer.node.error("output_mean_var=True is not supported", "Do: leave it out of the symbol.json")
     x = layer.data()
-    axis = given.whole("axis", 1, least=-1)
+    axis = attributes.whole("axis", 1, least=-1)
     if axis != 1 and not (axis == -1 and len(x.dims) == 2):
         raise layer.node.error(f"axis={axis} is not supported; expected 1: the channels")
     if len(x.dims) < 2:
@@ -95,16 +98,20 @@ def batch_norm(layer: Layer) -> Tensor:
             "Do: copy or download the .params file again",
         )
     scale = np.ones_like(gamma) if fixed else gamma
-    held = [layer.constant(names[0], scale, changed=fixed)]
-    held += [layer.constant(name, array) for name, array in zip(names[1:], (beta, mean, variance), strict=True)]
-    return layer.result("BatchNormalization", [x.name, *held], x.dims, epsilon=epsilon)
+    constants = [layer.constant(names[0], scale, changed=fixed)]
+    constants += [layer.constant(name, array) for name, array in zip(names[1:], (beta, mean, variance), strict=True)]
+    return layer.result("BatchNormalization", [x.name, *constants], x.dims, epsilon=epsilon)
 
 
 def leaky_relu(layer: Layer) -> Tensor:
     """LeakyReLU in all its kinds. The slopes of ``prelu`` lie along the channels: (C, 1, 1) in ONNX, where the last axes are compared."""
-    given = layer.attributes
-    kind = given.word("act_type", ["leaky", "prelu", "elu", "selu", "gelu", "rrelu"], "leaky")
-    slope, low, high = given.real("slope", 0.25), given.real("lower_bound", 0.125), given.real("upper_bound", 0.334)
+    attributes = layer.attributes
+    kind = attributes.word("act_type", ["leaky", "prelu", "elu", "selu", "gelu", "rrelu"], "leaky")
+    slope, low, high = (
+        attributes.real("slope", 0.25),
+        attributes.real("lower_bound", 0.125),
+        attributes.real("upper_bound", 0.334),
+    )
     layer.expect_inputs(2 if kind == "prelu" else 1)
     x = layer.data()
     if kind == "prelu":

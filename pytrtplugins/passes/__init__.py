@@ -1,4 +1,4 @@
-"""Steps from one ONNX model to another."""
+"""Passes: steps from one ONNX model to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a graph pass is: a checked step from one ONNX model to another, on onnx-ir's in-memory form."""
+"""The base class of graph passes on onnx-ir models, with checks before and after."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Pass", "PassResult", "run_passes"]
 
 @dataclass(frozen=True)
 class PassResult:
-    """What a pass gives.
+    """The result of a pass.
 
     Attributes:
         model: The model, changed in place.
@@ -31,7 +31,7 @@ class PassResult:
 
 
 class Pass(ABC):
-    """A step from model to model: subclasses fill in `call`, and `requires` and `ensures` where they have conditions.
+    """A step from model to model: subclasses implement `call`, and `requires` and `ensures` if they have conditions.
 
     Callers use the object as a function, which checks the conditions around `call`, and that the model's inputs and
     outputs keep their names and order.

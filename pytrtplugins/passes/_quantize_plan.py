@@ -1,4 +1,4 @@
-"""Which tensors of a model get Q/DQ and with which scale; nothing is changed here."""
+"""Decide which tensors of a model get Q/DQ and with which scale; the model is not changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..errors import ModelError, UsageError
 from ..model.ir import constant, operand
 from ..model.proto import node_name
 from ..plugin.onnx_node import is_plugin_node, requantizes
-from ._quantize_marks import WEIGHTED, Marks, input_of, mark
+from ._int8_demand import WEIGHTED, Int8Demand, find_int8_demand, input_of
 from .codes import FP8, INT8, Codes
 from .placement import Placement, bounded, is_pooled, never_negative, rectifies
 
@@ -29,7 +29,7 @@ _FEWEST_CHANNELS = 16  # that a layer's input has if it is no image; a space-to-
 
 @dataclass(frozen=True)
 class QuantizePlan:
-    """What the quantize pass does to a model.
+    """What the quantize pass will change in a model.
 
     Attributes:
         layers: Nodes that compute in int8: convolutions, matrix products, residual additions, and the placement's kernels.
@@ -81,19 +81,19 @@ def make_plan(
     """
     nodes, placement = list(model.graph), placement or Placement()
     _check(model, nodes, codes)
-    float_layers = dict.fromkeys(_known(nodes, exclude), "excluded")
+    float_layers = dict.fromkeys(_check_node_names(nodes, exclude), "excluded")
     for node in nodes:
         if node.op_type in WEIGHTED and node.domain == "" and node_name(node) not in float_layers:
             why = _unfit(node, placement) or _at_an_end(node, codes, float_first, float_last)
             if why:
                 float_layers[node_name(node)] = why
-    kept: set[ir.Node] = (
+    int8_nodes: set[ir.Node] = (
         set()
     )  # rectifiers that no saturation does, since their results share a scale with negative values
     requantizing = {node for node in nodes if codes is INT8 and is_plugin_node(node) and requantizes(node)}
     computing = {node for node in nodes if _is_float_pool(node, placement, codes)}
     while True:
-        marks = mark(nodes, float_layers, placement, kept, requantizing, computing)
+        marks = find_int8_demand(nodes, float_layers, placement, int8_nodes, requantizing, computing)
         roots, members = _chains(marks)
         computed = [v for v in reversed(marks.wanted) if v.producer() not in marks.copying]
         required = tuple(str(value.name) for value in computed if not bounded(value))
@@ -109,15 +109,15 @@ def make_plan(
         signed = {root for root in members if not placement.unsigned}
         signed.update(roots[value] for value in computed if not never_negative(value))
         signed.update(roots[v] for node in requantizing for v in (*node.inputs, *node.outputs) if v in roots)
-        found = (
+        producers = (
             {v.producer() for v in computed if roots[v] in signed and rectifies(v.producer())}
             if placement.results
             else set()
         )
-        more = {node for node in found if node is not None} - kept
+        more = {node for node in producers if node is not None} - int8_nodes
         if not dead and not more:
             break
-        kept |= more
+        int8_nodes |= more
         float_layers |= {node_name(node): "its input was 0 throughout calibration" for node in dead}
     points = {
         v: None
@@ -156,7 +156,7 @@ def _is_float_pool(node: ir.Node, placement: Placement, codes: Codes) -> bool:
     return not placement.sliced_pools and any(user.op_type == "Slice" for user in node.successors())
 
 
-def _copied_by_onnx(value: ir.Value, marks: Marks) -> bool:
+def _copied_by_onnx(value: ir.Value, marks: Int8Demand) -> bool:
     """Whether a tensor comes from a copying node that is an operator of ONNX, and no plugin."""
     node = value.producer()
     return node is not None and node in marks.copying and node.domain == ""
@@ -179,21 +179,21 @@ def _check(model: ir.Model, nodes: list[ir.Node], codes: Codes) -> None:
             f"quantize: the model has opset {opset}: expected {codes.opset} or newer, the first with {first}.\n"
             f"Do: onnx.version_converter.convert_version(model, {max(18, codes.opset)})"
         )
-    held = [node for node in nodes if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
-    if held:
+    qdq_nodes = [node for node in nodes if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
+    if qdq_nodes:
         raise ModelError(
-            f"quantize: the model is quantized already: it holds {len(held)} QuantizeLinear and DequantizeLinear nodes, "
-            f"the first is {node_name(held[0])!r}.\nDo: give the float model",
-            node=node_name(held[0]),
+            f"quantize: the model is quantized already: it holds {len(qdq_nodes)} QuantizeLinear and DequantizeLinear nodes, "
+            f"the first is {node_name(qdq_nodes[0])!r}.\nDo: give the float model",
+            node=node_name(qdq_nodes[0]),
         )
 
 
-def _known(nodes: Iterable[ir.Node], names: Collection[str]) -> Collection[str]:
-    """``names``, each of which is a node's."""
-    known = {node_name(node) for node in nodes}
+def _check_node_names(nodes: Iterable[ir.Node], names: Collection[str]) -> Collection[str]:
+    """Check that ``names`` are names of nodes, and return them."""
+    all_names = {node_name(node) for node in nodes}
     for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, sorted(known), n=3)
+        if name not in all_names:
+            near = difflib.get_close_matches(name, sorted(all_names), n=3)
             hint = f" Near: {', '.join(map(repr, near))}." if near else ""
             raise UsageError(f"quantize: exclude: the model has no node {name!r}.{hint}", name=name, near=tuple(near))
     return names
@@ -269,7 +269,7 @@ def _reaches_weights(node: ir.Node, step: Callable[[ir.Node], Iterable[ir.Node]]
     return False
 
 
-def _chains(marks: Marks) -> tuple[dict[ir.Value, ir.Value], dict[ir.Value, list[ir.Value]]]:
+def _chains(marks: Int8Demand) -> tuple[dict[ir.Value, ir.Value], dict[ir.Value, list[ir.Value]]]:
     """Tensor → representative of its chain, and representative → tensors: chains are joined by copying nodes."""
     parent: dict[ir.Value, ir.Value] = {value: value for value in marks.wanted}
 
@@ -290,8 +290,10 @@ def _chains(marks: Marks) -> tuple[dict[ir.Value, ir.Value], dict[ir.Value, list
     return {value: find(value) for value in marks.wanted}, members
 
 
-def _scale(values: list[ir.Value], marks: Marks, table: CalibrationTable | None, placement: Placement) -> np.float32:
-    """Largest scale of the tensors of a chain that are computed rather than copied."""
+def _scale(
+    values: list[ir.Value], marks: Int8Demand, table: CalibrationTable | None, placement: Placement
+) -> np.float32:
+    """The largest scale among the computed tensors of a chain of copies."""
     return max(_table_scale(value, table, placement) for value in values if value.producer() not in marks.copying)
 
 

@@ -23,7 +23,7 @@ channel, of any two. Neighbours are alike, and the mean behind an activation is 
 
 @dataclass(frozen=True)
 class Codes:
-    """One type of codes, around the zero point 0.
+    """An 8-bit type, with zero point 0.
 
     Attributes:
         precision: Its name as a precision: ``"int8"`` or ``"fp8"``.
@@ -38,7 +38,7 @@ class Codes:
     opset: int
 
     def rounded(self, values: npt.NDArray[np.float32], largest: int | None = None) -> npt.NDArray[Any]:
-        """Values in units of the scale as codes: the nearest, of two the even one, the largest for what lies beyond it."""
+        """Round values in units of the scale to codes: to nearest even, saturating."""
         limit = self.largest if largest is None else largest
         if self.dtype is DType.INT8:
             values = np.rint(values)
@@ -117,17 +117,17 @@ def round_together(steps: npt.NDArray[np.float32], taps: int) -> npt.NDArray[Any
         The moves are GPTQ's (E. Frantar et al., ICLR 2023) for a Gram matrix of ones in blocks. That filters and channels keep
         their sums without data is SQuant's idea (C. Guo et al., "SQuant", ICLR 2022).
     """
-    wanted = row_major(steps.T)  # (K, F): what is rounded at a time lies together
-    codes = np.empty(wanted.shape, FP8.dtype.numpy)
-    of_filter = np.zeros(wanted.shape[1])
+    targets = row_major(steps.T)  # (K, F): what is rounded at a time lies together
+    codes = np.empty(targets.shape, FP8.dtype.numpy)
+    of_filter = np.zeros(targets.shape[1])
     of_channel = of_filter.copy()
-    for k, weights in enumerate(wanted):
+    for k, weights in enumerate(targets):
         if k % taps == 0:
             of_channel = np.zeros_like(of_filter)
-        left, behind = taps - k % taps, len(wanted) // taps - k // taps - 1  # weights of this channel, channels
+        taps_left, behind = taps - k % taps, len(targets) // taps - k // taps - 1  # weights of this channel, channels
         alone = _OWN + taps * _CHANNEL  # a channel behind, moved as a whole, against itself
         shared = _FILTER / (1 + behind * taps * _FILTER / alone)  # they take their part of the filter's error
-        move = (_CHANNEL * of_channel + shared * of_filter) / (_OWN + left * (_CHANNEL + shared))
+        move = (_CHANNEL * of_channel + shared * of_filter) / (_OWN + taps_left * (_CHANNEL + shared))
         codes[k] = np.where(weights == 0, 0, FP8.rounded((weights - move).astype(np.float32)))
         error = codes[k].astype(np.float64) - weights
         of_filter += error
@@ -158,7 +158,7 @@ def _quantized_to_fp8(
 
 
 def _scales_of_fp8(rows: npt.NDArray[np.float32], shared: bool) -> npt.NDArray[np.float32]:
-    """For each row the scale with the least squared error, of those with which its largest weight becomes 448 down to 224."""
+    """The scale of each row with the least squared error, among those that map the row's largest weight to 448 down to 224."""
     largest = np.abs(rows).max(axis=1, initial=0).astype(np.float64)
     if shared:
         largest[:] = largest.max(initial=0)

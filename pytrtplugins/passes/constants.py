@@ -1,4 +1,4 @@
-"""Everything that is known before a network runs becomes a constant: shapes, values computed from them, and from other constants."""
+"""Constant folding and shape propagation: shapes, values computed from them, and values computed from constants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..validation import infer_node
 from ._base import Pass, PassResult
 from .functions import definition, splice
 from .half import STAYS_FLOAT
-from .partial import PartialValues
+from .shape_values import SymbolicShapeValues
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -82,7 +82,7 @@ _MAX_HINT = 1 << 12
 
 
 class PropagateConstants(Pass):
-    """Give every tensor its dims as far as they are known, and compute what constants lead to.
+    """Infer the dims of every tensor as far as they are known, and fold what is computed from constants.
 
     1. The model's free dims get their sizes, where these are given.
     2. Dims and types that the model does not say are inferred, node by node, from those before and from constants.
@@ -121,7 +121,7 @@ class PropagateConstants(Pass):
         """Fold in place."""
         graph = model.graph
         self._version = model.opset_imports.get("", 1)
-        self._partial = PartialValues()
+        self._partial = SymbolicShapeValues()
         modified = self._gone = False
         for value in graph.inputs:
             modified |= self._bind(value)
@@ -136,9 +136,9 @@ class PropagateConstants(Pass):
             for value in node.outputs:
                 modified |= self._bind(value)
             if not all(value.type is not None and _is_static(value) for value in node.outputs if value.name):
-                told = [(value.type, value.shape) for value in node.outputs]
+                before = [(value.type, value.shape) for value in node.outputs]
                 self._infer(node)
-                modified |= told != [(value.type, value.shape) for value in node.outputs]
+                modified |= before != [(value.type, value.shape) for value in node.outputs]
             self._partial.note(node)
             if self._fold(graph, node):
                 modified = self._gone = True
@@ -156,7 +156,7 @@ class PropagateConstants(Pass):
         return self.computes is None or self.computes(node)
 
     def _bind(self, value: ir.Value) -> bool:
-        """Put sizes in the place of free dims."""
+        """Replace free dims by given sizes."""
         if value.shape is None or value.shape.is_static() or not self.sizes:
             return False
         dims = [_size(dim, self.sizes) for dim in value.shape]
@@ -165,7 +165,7 @@ class PropagateConstants(Pass):
         return changed
 
     def _infer(self, node: ir.Node) -> None:
-        """Dims and types that nobody said."""
+        """Add inferred dims and types that the model does not declare."""
         onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
         if node.domain not in ("", "ai.onnx"):
             found_dims = self.own_dims(node)
@@ -193,22 +193,22 @@ class PropagateConstants(Pass):
             )  # before opset 19 it has no other
         version = max(self._version, _RULED_FROM.get(node.op_type, 0))
         try:
-            found = infer_node(proto, types, data, version)
+            inferred = infer_node(proto, types, data, version)
         except Exception:  # it has no rule, or the rule fails: the dims stay unknown
             return
         for value in node.outputs:
-            kind = found.get(str(value.name))
+            kind = inferred.get(str(value.name))
             if kind is not None and kind.tensor_type.elem_type:
                 value.type = value.type or onnx_ir.serde.deserialize_type_proto_for_type(kind)
                 shape = onnx_ir.serde.deserialize_type_proto_for_shape(kind)
                 if shape is not None and not _is_static(value):
-                    value.shape = _completed(shape, value.shape)
-        if (told := self._partial.shape_of(node)) is not None and not _is_static(node.outputs[0]):
-            shape = onnx_ir.Shape([str(dim) if isinstance(dim, SymbolicDim) else dim for dim in told])
-            node.outputs[0].shape = _completed(shape, node.outputs[0].shape)
+                    value.shape = _merge_shapes(shape, value.shape)
+        if (computed_dims := self._partial.shape_of(node)) is not None and not _is_static(node.outputs[0]):
+            shape = onnx_ir.Shape([str(dim) if isinstance(dim, SymbolicDim) else dim for dim in computed_dims])
+            node.outputs[0].shape = _merge_shapes(shape, node.outputs[0].shape)
 
     def _fold(self, graph: ir.Graph, node: ir.Node) -> bool:
-        """The node's outputs as constants, where they can be known."""
+        """Compute the node's outputs as constants, if all inputs are known."""
         if (
             not self._may_go(node)
             or node.domain not in ("", "ai.onnx")
@@ -224,8 +224,8 @@ class PropagateConstants(Pass):
         is_output = any(value.is_graph_output() for value in node.outputs)
         if is_output and (len(node.outputs) > 1 or node.op_type in ("Constant", "Identity")):
             return False
-        known = self._partial.constant(node.outputs[0]) if node.outputs else None
-        results = self._evaluated(node) if known is None else [known]
+        shape_value = self._partial.constant(node.outputs[0]) if node.outputs else None
+        results = self._evaluate(node) if shape_value is None else [shape_value]
         if results is None:
             return False
         if is_output:  # which keeps its name, and a node that gives it
@@ -243,12 +243,12 @@ class PropagateConstants(Pass):
         return True
 
     def _is_size(self, node: ir.Node) -> bool:
-        """Whether a Q or DQ rounds a few numbers where sizes of free dims were given: quantizers round sizes in float, too."""
+        """Whether a Q or DQ rounds a few numbers that depend on free dims with given sizes: quantizers round sizes in float, too."""
         x = operand(node, 0)
         few = x is not None and x.shape is not None and len(x.shape) < 2 and _elements(x) <= _SIZES
         return bool(self.sizes) and few and node.inputs[1] is not None and _elements(node.inputs[1]) == 1
 
-    def _evaluated(self, node: ir.Node) -> Sequence[Any] | None:
+    def _evaluate(self, node: ir.Node) -> Sequence[Any] | None:
         if node.op_type == "Constant":
             array = array_of(node.outputs[0]) if node.attributes else None
             return None if array is None else [array]
@@ -257,8 +257,8 @@ class PropagateConstants(Pass):
         if any(value is not None and constant(value) is None for value in node.inputs):
             return None
         arrays = [array_of(value) for value in node.inputs]  # which copies weights
-        given = sum(array.nbytes for array in arrays if array is not None)
-        if node.op_type not in _BOUNDED and any(max(given, _MAX_BYTES) < _bytes(value) for value in node.outputs):
+        input_bytes = sum(array.nbytes for array in arrays if array is not None)
+        if node.op_type not in _BOUNDED and any(max(input_bytes, _MAX_BYTES) < _bytes(value) for value in node.outputs):
             return None
         if node.op_type in _COMPUTED:
             try:
@@ -277,10 +277,10 @@ class PropagateConstants(Pass):
         feeds = {value.name: array for value, array in zip(node.inputs, arrays, strict=True) if value is not None}
         try:
             with np.errstate(all="ignore"):
-                found = iter(reference.ReferenceEvaluator(model).run(None, feeds))
+                results = iter(reference.ReferenceEvaluator(model).run(None, feeds))
         except Exception:  # its values are not for constants: the engine says what is wrong when it runs
             return None
-        return [next(found) if value.name else None for value in node.outputs]
+        return [next(results) if value.name else None for value in node.outputs]
 
     def _branch(self, node: ir.Node) -> ir.Graph | None:
         condition = array_of(node.inputs[0])
@@ -290,7 +290,7 @@ class PropagateConstants(Pass):
 
 
 def _clip(node: ir.Node, x: Any, *bounds: Any) -> Any:
-    """What Clip gives; ONNX's reference implementation takes a bound that is left out for another one in some forms."""
+    """Compute Clip; ONNX's reference implementation mistakes an omitted bound for the other in some forms."""
     limits = np.iinfo(x.dtype) if x.dtype.kind in "iu" else require("ml_dtypes", extra="onnx").finfo(x.dtype)
     if len(node.inputs) == 1:  # before opset 11 bounds are attributes
         bounds = tuple(node.attributes.get_float(name, None) for name in ("min", "max"))
@@ -301,13 +301,13 @@ def _clip(node: ir.Node, x: Any, *bounds: Any) -> Any:
 
 
 def _dequantize(node: ir.Node, x: Any, scale: Any, zero: Any = None) -> Any:
-    """What DequantizeLinear gives for one scale; ONNX's reference implementation knows its newer versions only."""
+    """Compute DequantizeLinear for one scale; ONNX's reference implementation has only its newer versions."""
     values = x.astype(np.float32) - (0 if zero is None else zero.astype(np.float32).reshape(()))
     return np.asarray(values * scale.reshape(()), scale.dtype)
 
 
 def _slice(node: ir.Node, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
-    """What Slice gives; ONNX's reference implementation takes a start outside as Python does."""
+    """Compute Slice; ONNX's reference implementation treats a start outside the axis as Python does."""
     chosen = [slice(None)] * x.ndim
     for index, axis in enumerate(range(len(starts)) if axes is None else axes):
         step = 1 if steps is None else int(steps[index])
@@ -319,13 +319,16 @@ _COMPUTED: dict[str, Callable[..., Any]] = {"Clip": _clip, "DequantizeLinear": _
 """Operators that are not computed by ONNX's reference implementation."""
 
 
-def _completed(found: ir.Shape, said: ir.Shape | None) -> ir.Shape:
-    """Dims that were inferred; where they have no name, as the model says them."""
-    if said is None or len(said) != len(found):
-        return found
+def _merge_shapes(inferred: ir.Shape, declared: ir.Shape | None) -> ir.Shape:
+    """The inferred dims; dims without a name take the declared ones."""
+    if declared is None or len(declared) != len(inferred):
+        return inferred
     shape = require("onnx_ir", extra="onnx").Shape
     completed: ir.Shape = shape(
-        [old if not isinstance(new, int) and new.value is None else new for new, old in zip(found, said, strict=True)]
+        [
+            old if not isinstance(new, int) and new.value is None else new
+            for new, old in zip(inferred, declared, strict=True)
+        ]
     )
     return completed
 
@@ -355,5 +358,5 @@ def _elements(value: ir.Value) -> float:
 
 
 def _bytes(value: ir.Value) -> float:
-    """What a tensor takes; nothing where it is left out, infinite where its dims are not known."""
+    """Bytes of a tensor: 0 if it is omitted, infinite if its dims are unknown."""
     return _elements(value) * (value.dtype.itemsize if value.dtype is not None else 1) if value.name else 0

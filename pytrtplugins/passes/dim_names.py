@@ -1,4 +1,4 @@
-"""Names of free dims: what is as large as a dim of an input is called as that dim."""
+"""Names of free dims: a dim that equals an input's dim gets that dim's name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORD = re.compile(r"[^\s()+*/%-]+")
 
 
 def name_inputs(model: onnx.ModelProto) -> None:
-    """Give free dims of inputs that have no name the one that engines show, in place."""
+    """Name the unnamed free dims of inputs as engines show them, in place."""
     for info in given_inputs(model.graph):
         for dim, shown in zip(_dims(info), info_dims(info), strict=True):
             if isinstance(shown, SymbolicDim):
@@ -30,7 +30,7 @@ def name_inputs(model: onnx.ModelProto) -> None:
 
 
 def add_dims(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Add all shapes, in place; dims of outputs are those that follow from the nodes, and declared ones only where none follow."""
+    """Add all inferred shapes, in place; outputs keep declared dims only where none are inferred."""
     declared_types = take_output_dims(model)
     full = add_shapes(model)
     name_outputs(full)
@@ -57,7 +57,7 @@ def derived_output_dims(model: onnx.ModelProto) -> dict[str, Dims]:
 
 
 def name_outputs(model: onnx.ModelProto) -> None:
-    """Give free dims of outputs the names that inputs have, in place, where they follow from these.
+    """Give free dims of outputs the names of equal dims of inputs, in place.
 
     ONNX's rules lose a name where a shape is computed, and behind Resize; PyTorch's exporter then makes up another one.
     """
@@ -65,21 +65,22 @@ def name_outputs(model: onnx.ModelProto) -> None:
     strange = [info for info in model.graph.output if any(not _is_named(dim, names) for dim in _dims(info))]
     if not names or not strange:
         return
-    known = to_ir(model, checked=True)  # whose dims alone are wanted
-    PropagateConstants()(known)
-    found = {value.name: value.shape for value in known.graph.outputs}
+    propagated = to_ir(model, checked=True)  # whose dims alone are wanted
+    PropagateConstants()(propagated)
+    shapes = {value.name: value.shape for value in propagated.graph.outputs}
     for info in strange:
-        shape = found[info.name]
+        shape = shapes[info.name]
         if shape is None or len(shape) != len(_dims(info)):
             continue
-        for dim, told in zip(_dims(info), shape, strict=True):
-            if isinstance(told, int):
-                dim.dim_value = told
-            elif told.value is not None and _is_of(told.value, names):
-                dim.dim_param = told.value
+        for dim, inferred in zip(_dims(info), shape, strict=True):
+            if isinstance(inferred, int):
+                dim.dim_value = inferred
+            elif inferred.value is not None and _is_of(inferred.value, names):
+                dim.dim_param = inferred.value
 
 
 def _input_names(model: onnx.ModelProto) -> set[str]:
+    """Names of free dims of the inputs."""
     return {dim.dim_param for info in given_inputs(model.graph) for dim in _dims(info)} - {""}
 
 

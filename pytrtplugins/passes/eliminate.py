@@ -1,4 +1,4 @@
-"""What does nothing goes: identities, dropout, nodes and initializers that nobody reads."""
+"""Remove nodes without effect: Identity, Dropout, and nodes and initializers that nothing reads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Eliminate(Pass):
                 node.attributes.clear()
                 modified = True
             if is_op(node, "Identity"):  # case 2
-                modified |= _joined(model.graph, node)
+                modified |= _remove_identity(model.graph, node)
         return PassResult(model, remove_unused(model) or modified)  # case 3
 
 
@@ -54,8 +54,8 @@ def _is_false(value: ir.Value) -> bool:
     return array is not None and not array.any()
 
 
-def _joined(graph: ir.Graph, identity: ir.Node) -> bool:
-    """Let the identity's input stand for its output; False where it must stay."""
+def _remove_identity(graph: ir.Graph, identity: ir.Node) -> bool:
+    """Replace an identity's output by its input; False if it must stay."""
     before, after = identity.inputs[0], identity.outputs[0]
     is_output = after.is_graph_output()
     if before is None or (is_output and (before.producer() is None or before.is_graph_output())):

@@ -1,4 +1,4 @@
-"""Convolution → convolution: channels between them rescaled, so that one int8 scale suits them all."""
+"""Cross-layer equalization: rescale channels between two convolutions, so that one int8 scale suits them all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EqualizeResult(PassResult):
 
 
 class CrossLayerEqualization(Pass):
-    """Divide the channels between two convolutions by factors of their own, and multiply the second's weights by them.
+    """Divide the channels between two convolutions by a factor each, and multiply the second one's weights by them.
 
     In int8 all channels of a tensor share one scale: a channel whose values are a hundredth of the largest channel's has
     one or two steps left. Here every channel gets a range near the largest one's; the network in float computes the
@@ -98,7 +98,7 @@ def _first_of_pair(second: ir.Node) -> ir.Node | None:
 
 
 def _is_convolution(node: ir.Node) -> bool:
-    """Whether it is a convolution with float32 weights of its own, of one group or depthwise."""
+    """Whether it is a convolution with its own float32 weights, of one group or depthwise."""
     if node.op_type != "Conv" or node.domain != "" or _weights(node.inputs[1]) is None:
         return False
     if len(node.inputs) > 2 and node.inputs[2] is not None and _weights(node.inputs[2]) is None:
@@ -107,7 +107,7 @@ def _is_convolution(node: ir.Node) -> bool:
 
 
 def _is_depthwise(node: ir.Node) -> bool:
-    """Whether each channel of the result is made of the same channel of the input, and of nothing else."""
+    """Whether each output channel depends on the same input channel alone."""
     weights, groups = _weights(node.inputs[1]), node.attributes.get_int("group", 1)
     return groups > 1 and weights is not None and weights.shape[:2] == (groups, 1)
 
@@ -121,17 +121,17 @@ def _weights(value: ir.Value | None) -> npt.NDArray[np.float32] | None:
 
 
 def _factors(maxima: npt.NDArray[np.float64], first: ir.Node, second: ir.Node) -> npt.NDArray[np.float64] | None:
-    """What each channel is divided by: powers of two; None: the channels do not fit."""
-    given, read = _weights(first.inputs[1]), _weights(second.inputs[1])
-    if given is None or read is None or maxima.shape != given.shape[:1]:
+    """Divisors of the channels: powers of two; None if the channels do not match."""
+    first_weights, second_weights = _weights(first.inputs[1]), _weights(second.inputs[1])
+    if first_weights is None or second_weights is None or maxima.shape != first_weights.shape[:1]:
         return None
     weights = np.ones_like(maxima)
     if not _is_depthwise(second):
-        if read.shape[1] != maxima.size:
+        if second_weights.shape[1] != maxima.size:
             return None
-        largest = np.abs(read).max(axis=(*range(1, read.ndim),), keepdims=True)
-        shares = np.abs(read) / np.where(largest > 0, largest, 1)
-        weights = shares.max(axis=(0, *range(2, read.ndim)))
+        largest = np.abs(second_weights).max(axis=(*range(1, second_weights.ndim),), keepdims=True)
+        shares = np.abs(second_weights) / np.where(largest > 0, largest, 1)
+        weights = shares.max(axis=(0, *range(2, second_weights.ndim)))
     used = (maxima > 0) & (weights > 0)
     if not used.any():
         return None

@@ -1,4 +1,4 @@
-"""BatchNormalization behind a convolution or a matrix product → into its weights and bias."""
+"""Fold a BatchNormalization into the weights and bias of the convolution or MatMul before it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FoldBatchNorm(Pass):
             for node in model.graph
             if is_op(node, "BatchNormalization") and node.inputs[0] and not node.attributes.get_int("training_mode", 0)
         ]
-        modified, taken = False, names_in(model.graph) if pairs else set()
+        modified, used_names = False, names_in(model.graph) if pairs else set()
         for layer, norm in pairs:
             if (
                 layer is not None
@@ -46,7 +46,7 @@ class FoldBatchNorm(Pass):
                 and only_read_by(layer, norm)  # (1)
                 and len(norm.outputs) == 1
             ):
-                modified |= _fold(model.graph, layer, norm, taken)
+                modified |= _fold(model.graph, layer, norm, used_names)
         return PassResult(model, modified)
 
 
@@ -55,7 +55,7 @@ def _numbers(value: ir.Value | None) -> npt.NDArray[np.float64] | None:
     return None if array is None else array.astype(np.float64)
 
 
-def _fold(graph: ir.Graph, layer: ir.Node, norm: ir.Node, taken: set[str | None]) -> bool:
+def _fold(graph: ir.Graph, layer: ir.Node, norm: ir.Node, used_names: set[str | None]) -> bool:
     old_weight: Any = layer.inputs[1]
     old_bias: Any = operand(layer, 2)
     weight, bias = _numbers(old_weight), _numbers(old_bias)
@@ -68,16 +68,16 @@ def _fold(graph: ir.Graph, layer: ir.Node, norm: ir.Node, taken: set[str | None]
     epsilon = norm.attributes.get_float("epsilon", 1e-5)
     with np.errstate(all="ignore"):  # a negative variance gives NaN, here as in a run
         factor = scale / np.sqrt(variance + epsilon)
-        folded = _scaled(layer, weight, factor)
+        folded = _scale_filters(layer, weight, factor)
         added = 0 if bias is None else bias.reshape(-1) * _beta(layer)
         shifted = shift + (added - mean) * factor
-    held: Any = constant(old_weight)
+    weights: Any = constant(old_weight)
     named: Any = norm.inputs[2] if old_bias is None else old_bias
     _take_bias(layer)
     for index, old, array in ((1, old_weight, folded), (2, named, shifted)):
         with np.errstate(over="ignore", invalid="ignore"):  # what is beyond float16 becomes infinite, as in a run
-            array = array.astype(held.dtype.numpy())
-        layer.replace_input_with(index, add_constant(graph, f"{old.name}_folded", array, taken))
+            array = array.astype(weights.dtype.numpy())
+        layer.replace_input_with(index, add_constant(graph, f"{old.name}_folded", array, used_names))
     swap(graph, [norm], layer.outputs[0])
     return True
 
@@ -96,10 +96,10 @@ def _gives_channels(
     return bias is None or bias.size == 1 or bias.size == bias.shape[-1] == channels
 
 
-def _scaled(
+def _scale_filters(
     layer: ir.Node, weight: npt.NDArray[np.float64], factor: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """The weights, each filter times its factor; those of a transposed convolution are (C, K / group, …), of a product (K, C)."""
+    """The weights with each filter multiplied by its factor; transposed convolutions have (C, K / group, …), MatMul (K, C)."""
     if _is_product(layer):
         return weight * (factor[:, None] if layer.attributes.get_int("transB", 0) else factor)
     ones = [1] * (weight.ndim - 2)

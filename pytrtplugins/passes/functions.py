@@ -1,4 +1,4 @@
-"""Standard operators that ONNX defines by others: their definitions, and graphs put in the place of nodes."""
+"""Standard operators that ONNX defines as functions: their bodies, and replacing nodes by graphs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["definition", "splice"]
 
 
 def definition(node: ir.Node, version: int) -> ir.Graph | None:
-    """How ONNX writes a node with other operators; None for operators that it does not define so.
+    """ONNX's function body of a node; None for operators without one.
 
     Args:
         node: Of ONNX's own domain, with the types of its inputs.
@@ -35,13 +35,13 @@ def definition(node: ir.Node, version: int) -> ir.Graph | None:
     except onnx.defs.SchemaError:
         return None
     proto = onnx_ir.serde.serialize_node(node)
-    function = _body(onnx, onnx_ir, schema, proto, node, version)
-    if function is None or not _means_the_same(onnx, function, version):
+    function = _function_body(onnx, onnx_ir, schema, proto, node, version)
+    if function is None or not _is_same_in_opsets(onnx, function, version):
         return None
     defaults = [attribute.default_value for attribute in schema.attributes.values() if attribute.default_value.name]
-    given = {attribute.name: attribute for attribute in (*defaults, *function.attribute_proto, *proto.attribute)}
+    attributes = {attribute.name: attribute for attribute in (*defaults, *function.attribute_proto, *proto.attribute)}
     present = {name for name, value in zip(function.input, node.inputs, strict=False) if value is not None}
-    _bind(function.node, given, set(function.input) - present)
+    _bind(function.node, attributes, set(function.input) - present)
     for item in walk(function.node):  # errors are to name what the model has
         item.name = f"{node_name(node)}.{item.name or item.op_type}"
     graph = onnx.helper.make_graph(
@@ -54,7 +54,7 @@ def definition(node: ir.Node, version: int) -> ir.Graph | None:
 
 
 def splice(graph: ir.Graph, node: ir.Node, inner: ir.Graph, inputs: Sequence[ir.Value | None]) -> None:
-    """Put a graph in the place of a node.
+    """Replace a node by a graph.
 
     Args:
         graph: The node's.
@@ -68,39 +68,42 @@ def splice(graph: ir.Graph, node: ir.Node, inner: ir.Graph, inputs: Sequence[ir.
             f"{len(inner.outputs)} outputs of {len(node.outputs)}.\nDo: export the model again",
             node=node.name or "",
         )
-    taken = names_in(graph)
-    for value, given in zip(inner.inputs, inputs, strict=False):
-        if given is not None:
-            value.replace_all_uses_with(given, replace_graph_outputs=True)
+    used_names = names_in(graph)
+    for value, source in zip(inner.inputs, inputs, strict=False):
+        if source is not None:
+            value.replace_all_uses_with(source, replace_graph_outputs=True)
     results = list(inner.outputs)
     inner.outputs.clear()  # first, since a branch may give a constant of its own
     for value in list(inner.initializers.values()):
         del inner.initializers[str(value.name)]
-        value.name = unused_name(str(value.name), taken)
+        value.name = unused_name(str(value.name), used_names)
         graph.register_initializer(value)
     inside = list(inner)
     inner.remove(inside)
-    for each in inside:
-        for value in each.outputs:
-            value.name = unused_name(value.name, taken) if value.name else value.name
-        each.name = unused_name(each.name or f"{node.name or node.op_type}.{each.op_type}", taken)
-    for index, (value, given) in enumerate(zip(node.outputs, results, strict=False)):
+    for inner_node in inside:
+        for value in inner_node.outputs:
+            value.name = unused_name(value.name, used_names) if value.name else value.name
+        inner_node.name = unused_name(
+            inner_node.name or f"{node.name or node.op_type}.{inner_node.op_type}", used_names
+        )
+    for index, (value, source) in enumerate(zip(node.outputs, results, strict=False)):
         if value.is_graph_output():  # keeps its name
-            identity = require("onnx_ir", extra="onnx").node("Identity", [given])
+            identity = require("onnx_ir", extra="onnx").node("Identity", [source])
             inside.append(identity)
             results[index] = identity.outputs[0]
     graph.insert_after(node, inside)
-    for value, given in zip(node.outputs, results, strict=False):
+    for value, source in zip(node.outputs, results, strict=False):
         name, is_output = value.name, value.is_graph_output()
         if is_output:
-            given.shape, given.type = value.shape, value.type
-        value.replace_all_uses_with(given, replace_graph_outputs=True)
+            source.shape, source.type = value.shape, value.type
+        value.replace_all_uses_with(source, replace_graph_outputs=True)
         if is_output:
-            value.name, given.name = None, name
+            value.name, source.name = None, name
     graph.remove(node, safe=True)
 
 
-def _body(onnx: Any, onnx_ir: Any, schema: Any, proto: onnx.NodeProto, node: ir.Node, version: int) -> Any:
+def _function_body(onnx: Any, onnx_ir: Any, schema: Any, proto: onnx.NodeProto, node: ir.Node, version: int) -> Any:
+    """ONNX's function body for a node in an opset; None if there is none."""
     function = onnx.FunctionProto()
     if schema.has_function:
         function.CopyFrom(schema.function_body)
@@ -111,7 +114,7 @@ def _body(onnx: Any, onnx_ir: Any, schema: Any, proto: onnx.NodeProto, node: ir.
         (onnx.TypeProto() if value is None else onnx_ir.serde.serialize_value(value).type).SerializeToString()
         for value in node.inputs
     ]
-    usable = [each for each in schema.context_dependent_function_opset_versions if each <= version]
+    usable = [opset for opset in schema.context_dependent_function_opset_versions if opset <= version]
     if not usable:
         return None
     text = schema.get_context_dependent_function_with_opset_version(max(usable), proto.SerializeToString(), types)
@@ -119,15 +122,16 @@ def _body(onnx: Any, onnx_ir: Any, schema: Any, proto: onnx.NodeProto, node: ir.
     return function if function.node else None
 
 
-def _means_the_same(onnx: Any, function: onnx.FunctionProto, version: int) -> bool:
-    """Whether the operators of a definition did not change between its opset and the model's."""
-    own = standard_opset(function) or version
+def _is_same_in_opsets(onnx: Any, function: onnx.FunctionProto, version: int) -> bool:
+    """Whether the operators of a function body are the same in its opset and in the model's."""
+    function_opset = standard_opset(function) or version
 
     def since(op_type: str, opset: int) -> int:
         return int(onnx.defs.get_schema(op_type, opset, "").since_version)
 
     return all(
-        node.op_type not in _MOVED or since(node.op_type, own) == since(node.op_type, version) for node in function.node
+        node.op_type not in _MOVED or since(node.op_type, function_opset) == since(node.op_type, version)
+        for node in function.node
     )
 
 
@@ -135,8 +139,8 @@ _MOVED = ("Clip", "Dropout", "Pad", "ReduceSum", "Slice", "Split", "Squeeze", "T
 """Operators whose attributes became inputs at some opset; later changes of others only added types."""
 
 
-def _bind(nodes: Any, given: Mapping[str, onnx.AttributeProto], missing: set[str]) -> None:
-    """Put attributes and missing inputs in the place of what stands for them."""
+def _bind(nodes: Any, values: Mapping[str, onnx.AttributeProto], missing: set[str]) -> None:
+    """Replace references to attributes, and missing inputs, in a function body."""
     for node in nodes:
         for index, name in enumerate(node.input):
             if name in missing:
@@ -145,10 +149,10 @@ def _bind(nodes: Any, given: Mapping[str, onnx.AttributeProto], missing: set[str
         del node.attribute[:]
         for attribute in attributes:
             if attribute.ref_attr_name:
-                if attribute.ref_attr_name in given:
+                if attribute.ref_attr_name in values:
                     bound = node.attribute.add()
-                    bound.CopyFrom(given[attribute.ref_attr_name])
+                    bound.CopyFrom(values[attribute.ref_attr_name])
                     bound.name = attribute.name
                 continue
-            _bind(attribute.g.node, given, missing)
+            _bind(attribute.g.node, values, missing)
             node.attribute.append(attribute)

@@ -1,4 +1,4 @@
-"""A float32 model → the same in float16 or bfloat16, with float32 inputs and outputs.
+"""Convert a float32 model to float16 or bfloat16, with float32 inputs and outputs.
 
 TensorRT 11 has no precision flags: a network computes in the types that the model says. So do the other engines.
 """
@@ -16,7 +16,7 @@ from ..errors import BuildError, PrecisionError
 from ..model.ir import add_constant, array_of, is_op, names_in, set_dtype, to_ir, to_proto, unused_name
 from ..model.operator_traits import Trait, operators
 from ..model.proto import copy_of, node_name
-from ..plugin.onnx_node import is_plugin_node, takes
+from ..plugin.onnx_node import is_plugin_node, supports_dtype
 from ..tensor import DType
 from ..utils.optional import require
 from .half_ranges import fit_scales
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-__all__ = ["HALF_TYPES", "STAYS_FLOAT", "WRITTEN", "halve", "to_half", "with_typed_scales"]
+__all__ = ["HALF_TYPES", "STAYS_FLOAT", "WRITTEN", "convert_to_half", "to_half", "with_typed_scales"]
 
 HALF_TYPES = {"fp16": DType.FLOAT16, "bf16": DType.BFLOAT16}
 """Name of a precision → element type."""
@@ -72,11 +72,13 @@ def to_half(
     if any(entry.key == WRITTEN for entry in model.metadata_props):
         return copy_of(model)
     written = to_ir(with_typed_scales(model), checked=True)
-    return to_proto(halve(written, dtype, keep=keep, half_weights=half_weights, refuse_overflow=refuse_overflow))
+    return to_proto(
+        convert_to_half(written, dtype, keep=keep, half_weights=half_weights, refuse_overflow=refuse_overflow)
+    )
 
 
 def with_typed_scales(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Convert a prepared model with Q/DQ nodes to the first opset whose scales may be in half precision, if its own is older.
+    """Convert a prepared model with Q/DQ nodes to the first opset that allows scales in half precision, if its own is older.
 
     Raises:
         ModelError: it cannot be converted.
@@ -89,7 +91,7 @@ def _float_inputs(node: ir.Node) -> Collection[int]:
     return STAYS_FLOAT.get(node.op_type, ()) if node.domain == "" else ()
 
 
-def halve(
+def convert_to_half(
     model: ir.Model,
     dtype: DType,
     float_inputs: Callable[[ir.Node], Collection[int]] = _float_inputs,
@@ -98,7 +100,7 @@ def halve(
     half_weights: Collection[str] = (),
     refuse_overflow: bool = False,
 ) -> ir.Model:
-    """The same in place, for a model that `with_typed_scales` gave.
+    """Convert in place an onnx-ir model that `with_typed_scales` returned.
 
     Args:
         model: As for `to_half`; with `WRITTEN` in its metadata it stays as it is.
@@ -112,11 +114,11 @@ def halve(
         return model
     if dtype is DType.FLOAT16:
         fit_scales(model, float_inputs)
-    return _Halver(model, dtype, keep, half_weights, refuse_overflow, float_inputs).run()
+    return _HalfConverter(model, dtype, keep, half_weights, refuse_overflow, float_inputs).run()
 
 
-class _Halver:
-    """One walk from the inputs down. A tensor has up to two forms, float32 and half; the second is made when it is read."""
+class _HalfConverter:
+    """One walk from the inputs down. A tensor has up to two versions, float32 and half; the second is made when it is read."""
 
     def __init__(
         self,
@@ -157,28 +159,28 @@ class _Halver:
                     f"node {node.name!r}: {node.op_type} holds a subgraph, which is not written in {self._dtype}"
                 )
             self._keep_inside(node)
-        stays = name in self._keep or (is_plugin and not takes(node, self._dtype))
+        stays = name in self._keep or (is_plugin and not supports_dtype(node, self._dtype))
         kind = self._float if stays else self._half
         if not stays:
             self._attributes(node, is_plugin)
         float_inputs = self._float_inputs(node)
         for index, value in enumerate(node.inputs):
             if value in self._forms:
-                wanted = self._float if index in float_inputs else kind
+                dtype = self._float if index in float_inputs else kind
                 if stays and name in self._half_weights and value.is_initializer():
                     read = self._cast(node, self._read(node, value, self._half), self._float)
                 else:
-                    read = self._read(node, value, wanted)
+                    read = self._read(node, value, dtype)
                 node.replace_input_with(index, read)
         outputs = [output for output in node.outputs if output.dtype == self._float]
         self._forms.update((output, {kind: output}) for output in outputs)
         if not stays:
             for output in outputs:
                 set_dtype(output, self._half)
-            self._graph.insert_after(node, [self._cast_back(each) for each in outputs if each.is_graph_output()])
+            self._graph.insert_after(node, [self._cast_back(result) for result in outputs if result.is_graph_output()])
 
     def _keep_inside(self, node: ir.Node) -> None:
-        """Let the subgraphs of a node that stays in float32 read what is around them in float32."""
+        """Keep the subgraphs of a float32 node in float32: outer tensors that they read are cast."""
         graphs = [attribute.as_graph() for attribute in node.attributes.values() if attribute.type.name == "GRAPH"]
         for graph in itertools.chain(graphs, *(graph.subgraphs() for graph in graphs)):
             for inner in graph:
@@ -190,7 +192,7 @@ class _Halver:
             ]
 
     def _cast_back(self, output: ir.Value) -> ir.Node:
-        """What lets an output of the model, which is in half now, stay what it was."""
+        """A Cast that keeps the element type of a model output that is now in half precision."""
         name = str(output.name)
         output.name = unused_name(f"{name}_{self._dtype}", self._taken)
         node = self._cast_node(output, self._float, name)
@@ -200,16 +202,16 @@ class _Halver:
         return node
 
     def _read(self, node: ir.Node, value: ir.Value, kind: ir.DataType) -> ir.Value:
-        """A tensor in the form that a node wants."""
+        """A tensor in the element type that a node reads."""
         forms = self._forms[value]
         if kind not in forms and value.is_initializer():
-            half = self._narrowed(array_of(value), str(value.name))
+            half = self._to_half_array(array_of(value), str(value.name))
             forms[kind] = add_constant(self._graph, f"{value.name}_{self._dtype}", half, self._taken)
         elif kind not in forms:
             forms[kind] = self._cast(node, next(iter(forms.values())), kind)
         return forms[kind]
 
-    def _narrowed(self, array: npt.NDArray[np.float32], name: str) -> npt.NDArray[Any]:
+    def _to_half_array(self, array: npt.NDArray[np.float32], name: str) -> npt.NDArray[Any]:
         largest = np.abs(array[np.isfinite(array)]).max(initial=0)
         if self._refuse and self._dtype is DType.FLOAT16 and largest > np.finfo(np.float16).max:
             raise PrecisionError(
@@ -221,16 +223,16 @@ class _Halver:
             return array.astype(self._dtype.numpy)
 
     def _attributes(self, node: ir.Node, is_plugin: bool) -> None:
-        """Constants and types that stand in attributes."""
+        """Convert constants and types in attributes."""
         for name, value in [(name, attribute.value) for name, attribute in node.attributes.items()]:
             if getattr(value, "dtype", None) == self._float and not is_plugin:
-                half = self._ir.tensor(self._narrowed(value.numpy(), value.name), name=value.name)
+                half = self._ir.tensor(self._to_half_array(value.numpy(), value.name), name=value.name)
                 node.attributes[name] = self._ir.AttrTensor(name, half)
             elif name in ("to", "dtype") and value == self._float and node.domain == "":
                 node.attributes[name] = self._ir.AttrInt64(name, self._half)
 
     def _lift_constants(self) -> None:
-        """Make initializers of Constant nodes in float32: each reader takes the form that it wants."""
+        """Make initializers of float32 Constant nodes, so that each reader gets the version that it needs."""
         for node in [node for node in self._graph if is_op(node, "Constant")]:
             output, array = node.outputs[0], array_of(node.outputs[0])
             if array is not None and array.dtype == np.float32 and not output.is_graph_output():
@@ -244,8 +246,8 @@ class _Halver:
         return node.outputs[0]
 
     def _cast_node(self, value: ir.Value, kind: ir.DataType, name: str) -> ir.Node:
-        made = self._ir.Value(name=name, type=self._ir.TensorType(kind), shape=value.shape)
+        result = self._ir.Value(name=name, type=self._ir.TensorType(kind), shape=value.shape)
         node: ir.Node = self._ir.node(
-            "Cast", [value], {"to": kind}, outputs=[made], name=unused_name(f"{name}_Cast", self._taken)
+            "Cast", [value], {"to": kind}, outputs=[result], name=unused_name(f"{name}_Cast", self._taken)
         )
         return node

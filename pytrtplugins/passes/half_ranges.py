@@ -1,4 +1,4 @@
-"""What cannot be written in float16: nodes whose values are beyond its range, and scales of Q/DQ nodes that it rounds to 0."""
+"""Find what float16 cannot hold: nodes whose values exceed its range, and Q/DQ scales that it rounds to 0."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ..model.ir import add_constant, array_of, is_op, operand
 from ..model.operator_traits import Trait, operators
 from ..model.proto import node_name
-from ..plugin.onnx_node import is_plugin_node, takes
+from ..plugin.onnx_node import is_plugin_node, supports_dtype
 from ..tensor import DType
 from .codes import CODES
 
@@ -47,16 +47,16 @@ def float_nodes(model: ir.Model, dtype: DType, ranges: Mapping[str, float]) -> d
     Returns:
         Name of each such node → why.
     """
-    known, found = dict(ranges), dict[str, str]()
+    maxima, reasons = dict(ranges), dict[str, str]()
     for node in model.graph:
         if is_op(node, "DequantizeLinear") and is_op(quantize := _producer(node), "QuantizeLinear"):
             source = quantize.inputs[0] if quantize is not None else None
-            if source is not None and source.name in known and node.outputs[0].name:
-                known[node.outputs[0].name] = known[source.name]
-        why = _why_float(node, dtype, known)
+            if source is not None and source.name in maxima and node.outputs[0].name:
+                maxima[node.outputs[0].name] = maxima[source.name]
+        why = _why_float(node, dtype, maxima)
         if why:
-            found[node_name(node)] = why
-    return found
+            reasons[node_name(node)] = why
+    return reasons
 
 
 def fit_scales(model: ir.Model, float_inputs: Callable[[ir.Node], Collection[int]] = lambda node: ()) -> bool:
@@ -81,16 +81,18 @@ def fit_scales(model: ir.Model, float_inputs: Callable[[ir.Node], Collection[int
             continue
         if 1 in float_inputs(node):
             continue
-        rounded = _rounded(scale)
+        rounded = _round_to_float16(scale)
         codes = array_of(source) if node.op_type == "DequantizeLinear" else None
         again = False
         if codes is not None and not np.all(np.abs(rounded - scale) <= _EXACT * scale):
             again = True
-            rounded = _rounded(scale, up=True)
-            kind = next(each for each in CODES.values() if np.dtype(each.dtype.numpy) == codes.dtype)
+            rounded = _round_to_float16(scale, up=True)
+            kind = next(
+                kind_of_codes for kind_of_codes in CODES.values() if np.dtype(kind_of_codes.dtype.numpy) == codes.dtype
+            )
             ratio = _along(scale / rounded, codes.ndim, node.attributes.get_int("axis", 1))
-            held = kind.rounded(codes.astype(np.float32) * ratio)
-            node.replace_input_with(0, add_constant(model.graph, f"{source.name}_float16", held))
+            new_codes = kind.rounded(codes.astype(np.float32) * ratio)
+            node.replace_input_with(0, add_constant(model.graph, f"{source.name}_float16", new_codes))
         if not np.array_equal(rounded, scale):
             key = value, again
             if key not in scales:
@@ -99,8 +101,8 @@ def fit_scales(model: ir.Model, float_inputs: Callable[[ir.Node], Collection[int
     return bool(scales)
 
 
-def _rounded(scale: npt.NDArray[np.float32], *, up: bool = False) -> npt.NDArray[np.float32]:
-    """Scales as float16 holds them, in float32; ``up``: none is smaller than before."""
+def _round_to_float16(scale: npt.NDArray[np.float32], *, up: bool = False) -> npt.NDArray[np.float32]:
+    """Round scales to float16, returned as float32; ``up``: no result is below the input."""
     half = scale.astype(np.float16)
     if up:
         half = np.where(half.astype(np.float32) < scale, np.nextafter(half, np.float16(np.inf)), half)
@@ -108,7 +110,7 @@ def _rounded(scale: npt.NDArray[np.float32], *, up: bool = False) -> npt.NDArray
 
 
 def _along(values: npt.NDArray[np.float32], rank: int, axis: int) -> npt.NDArray[np.float32]:
-    """One value, or values along an axis of an array of this rank."""
+    """Reshape values, one or a vector along an axis, so that they broadcast to an array of this rank."""
     if values.ndim == 0:
         return values
     dims = [1] * rank
@@ -119,7 +121,7 @@ def _along(values: npt.NDArray[np.float32], rank: int, axis: int) -> npt.NDArray
 def _why_float(node: ir.Node, dtype: DType, ranges: Mapping[str, float]) -> str:
     if node.op_type in _SUBGRAPHS and node.domain == "":
         return "it holds a subgraph"
-    if is_plugin_node(node) and not takes(node, dtype):
+    if is_plugin_node(node) and not supports_dtype(node, dtype):
         return f"the plugin takes no {dtype}"
     if dtype is not DType.FLOAT16:
         return ""

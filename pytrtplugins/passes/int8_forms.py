@@ -1,4 +1,4 @@
-"""Operators without an int8 kernel, written with those that have one."""
+"""Rewrite operators without an int8 kernel with operators that have one."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Int8Forms(Pass):
         modified = False
         for node in [node for node in model.graph if node.domain == "" and node.inputs and node.inputs[0] is not None]:
             x, y = node.inputs[0], node.outputs[0]
-            made: list[ir.Node] = []
+            nodes: list[ir.Node] = []
             if node.op_type == "HardSwish":
                 gate = onnx_ir.Value(name=f"{y.name}_gate", type=y.type, shape=y.shape)
-                made = [
+                nodes = [
                     onnx_ir.node(
                         "HardSigmoid",
                         [x],
@@ -43,10 +43,10 @@ class Int8Forms(Pass):
                     onnx_ir.node("Mul", [x, gate], name=node.name),
                 ]
             elif _is_global_mean(node):
-                made = [onnx_ir.node("GlobalAveragePool", [x], name=node.name)]
-            if made:
-                model.graph.insert_before(node, made)
-                swap(model.graph, [node], made[-1].outputs[0])
+                nodes = [onnx_ir.node("GlobalAveragePool", [x], name=node.name)]
+            if nodes:
+                model.graph.insert_before(node, nodes)
+                swap(model.graph, [node], nodes[-1].outputs[0])
                 modified = True
         return PassResult(model, modified)
 
@@ -55,6 +55,6 @@ def _is_global_mean(node: ir.Node) -> bool:
     if node.op_type != "ReduceMean" or node.attributes.get_int("keepdims", 1) != 1:
         return False
     shape = node.inputs[0].shape if node.inputs[0] is not None else None
-    held = array_of(operand(node, 1))
-    axes = node.attributes.get_ints("axes", ()) if held is None else held.ravel().tolist()
+    axes_array = array_of(operand(node, 1))
+    axes = node.attributes.get_ints("axes", ()) if axes_array is None else axes_array.ravel().tolist()
     return shape is not None and len(shape) == 4 and sorted(axis % 4 for axis in axes) == [2, 3]

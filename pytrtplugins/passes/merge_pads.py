@@ -1,4 +1,4 @@
-"""A border of minus infinity around an image becomes that of the MaxPool behind it."""
+"""Merge a Pad with minus infinity into the pads of the MaxPool after it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["MergePads"]
 
 
 class MergePads(Pass):
-    """Let each MaxPool read the image itself where a Pad puts minus infinity around it, which is what MaxPool has at its own border.
+    """Merge a Pad with minus infinity into the MaxPool that reads it, whose own border has the same value.
 
     Networks whose pools round as TensorFlow's do have such a Pad. No scale of int8 fits its values. The pool must not round up, nor say
     where its maxima were, and no side of its border may be as wide as a window, which libraries refuse.
@@ -30,14 +30,14 @@ class MergePads(Pass):
     @override
     def call(self, model: ir.Model) -> PassResult:
         attributes = require("onnx_ir", extra="onnx")
-        modified = _with_known_widths(model)
-        for pool, pad in _padded(model.graph):
+        modified = _fold_widths(model)
+        for pool, pad in _padded_pools(model.graph):
             border = _border(pad)
             if border is None or not _is_plain(pool):
                 continue
             kernel = pool.attributes.get_ints("kernel_shape", ())
-            own = pool.attributes.get_ints("pads", None) or [0] * (2 * len(kernel))
-            joined = [a + b for a, b in zip(own, border, strict=False)]
+            pool_pads = pool.attributes.get_ints("pads", None) or [0] * (2 * len(kernel))
+            joined = [a + b for a, b in zip(pool_pads, border, strict=False)]
             if len(border) != 2 * len(kernel) or any(a >= b for a, b in zip(joined, [*kernel, *kernel], strict=True)):
                 continue
             pool.replace_input_with(0, pad.inputs[0])
@@ -46,18 +46,18 @@ class MergePads(Pass):
         return PassResult(model, modified)
 
 
-def _padded(graph: ir.Graph) -> list[tuple[ir.Node, ir.Node]]:
-    """The pools behind a border of minus infinity, each with the Pad that makes it."""
+def _padded_pools(graph: ir.Graph) -> list[tuple[ir.Node, ir.Node]]:
+    """The pools after a Pad with minus infinity, each with its Pad."""
     pairs = [
         (node, read.producer()) for node in graph if is_op(node, "MaxPool") and (read := node.inputs[0]) is not None
     ]
     return [(pool, pad) for pool, pad in pairs if pad is not None and is_op(pad, "Pad") and _is_low(operand(pad, 2))]
 
 
-def _with_known_widths(model: ir.Model) -> bool:
-    """Compute the widths of such borders, which PyTorch's exporter writes as arithmetic with constants."""
+def _fold_widths(model: ir.Model) -> bool:
+    """Fold the widths of such Pads, which PyTorch's exporter writes as arithmetic with constants."""
     arithmetic = set[Any]()
-    for _, pad in _padded(model.graph):
+    for _, pad in _padded_pools(model.graph):
         waiting = [pad.inputs[1]]
         while waiting:
             node = None if (read := waiting.pop()) is None else read.producer()
@@ -70,7 +70,7 @@ def _with_known_widths(model: ir.Model) -> bool:
 
 
 def _border(pad: ir.Node) -> list[int] | None:
-    """Widths of a border along the axes behind the channels, as MaxPool writes them; None where there are others or they are not known."""
+    """The pads of a Pad node along the spatial axes, in MaxPool's order; None if other axes are padded or they are unknown."""
     widths, axes = array_of(operand(pad, 1)), operand(pad, 3)
     rank = len(dims_of(pad.inputs[0]) or ())
     if pad.attributes.get_string("mode", "constant") != "constant" or widths is None or not rank:
@@ -83,8 +83,8 @@ def _border(pad: ir.Node) -> list[int] | None:
     begins, ends = [0] * rank, [0] * rank
     for number, place in enumerate(places):
         begins[place], ends[place] = int(widths[number]), int(widths[number + len(places)])
-    whole = [*begins[:2], *ends[:2]] == [0] * 4 and min(*begins, *ends) >= 0
-    return [*begins[2:], *ends[2:]] if whole else None
+    is_image_border = [*begins[:2], *ends[:2]] == [0] * 4 and min(*begins, *ends) >= 0
+    return [*begins[2:], *ends[2:]] if is_image_border else None
 
 
 def _is_low(value: ir.Value | None) -> bool:
@@ -94,7 +94,7 @@ def _is_low(value: ir.Value | None) -> bool:
 
 
 def _is_plain(pool: ir.Node) -> bool:
-    """Whether a pool has a border of its own as it says, rounds down, and gives maxima alone."""
+    """Whether a pool has explicit pads, rounds down, and has no index output."""
     indices = pool.outputs[1:]
     return (
         pool.attributes.get_string("auto_pad", "NOTSET") == "NOTSET"

@@ -1,4 +1,4 @@
-"""Attributes that onnxruntime takes otherwise than ONNX's text, written so that both agree."""
+"""Rewrite attributes that onnxruntime interprets differently from ONNX's text, so that both agree."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["is_misread", "write_unmistakably"]
 
 
 def is_misread(node: onnx.NodeProto) -> bool:
-    """Whether a node has such an attribute."""
+    """Whether a node has an attribute that onnxruntime misreads."""
     return ignores_ceil_mode(node) or _counts_from_the_end(node)
 
 
 def write_unmistakably(model: onnx.ModelProto) -> None:
-    """Rewrite such attributes; the model changes.
+    """Rewrite such attributes in place.
 
     1. Pools with ``auto_pad`` lose ``ceil_mode``, which their formulas have no part for.
     2. Axes of Resize with ``keep_aspect_ratio_policy`` that count from the end count from the beginning, where the rank is known: with
@@ -30,9 +30,9 @@ def write_unmistakably(model: onnx.ModelProto) -> None:
     """
     for node in filter(ignores_ceil_mode, walk(model.graph.node)):
         drop_ceil_mode(node)
-    found = [node for node in model.graph.node if _counts_from_the_end(node)]
-    infos = infos_of(infer(without_data(model)).graph) if found else {}
-    for node in found:
+    nodes = [node for node in model.graph.node if _counts_from_the_end(node)]
+    infos = infos_of(infer(without_data(model)).graph) if nodes else {}
+    for node in nodes:
         kind = infos[node.input[0]].type.tensor_type if node.input[0] in infos else None
         if kind is not None and kind.HasField("shape"):
             rank = len(kind.shape.dim)

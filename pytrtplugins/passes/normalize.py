@@ -1,4 +1,4 @@
-"""Models as other people's exporters write them → the form that passes and engines expect: one opset of today, no functions."""
+"""Normalize models of any exporter to the form that passes and engines expect: a current opset, no functions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..plugin.onnx_node import is_plugin_node
 from ..utils.optional import require
 from ..utils.repeated import set_items
 from ..validation import infer, validated
-from ..validation.dataflow import bodies, given_inputs, walk
+from ..validation.dataflow import given_inputs, subgraphs, walk
 from ..validation.operators import standard_opset
 from .misread import is_misread, write_unmistakably
-from .opsets import OLDEST, converted
+from .opsets import OLDEST, convert_or_keep
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["in_opset", "normalize", "normalized", "with_opset"]
+__all__ = ["in_opset", "normalize", "normalize_if_needed", "with_opset"]
 
 _log = logging.getLogger(__name__)
 _FEATURE = "working on ONNX models"
@@ -30,7 +30,7 @@ _FIRST_IR = 4  # the first version in which weights need not be inputs
 
 
 def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Write what exporters say in many ways in one way; what the model computes, its inputs and outputs stay.
+    """Rewrite the different forms that exporters use in one form; results, inputs and outputs stay the same.
 
     0. Sparse constants become dense ones, and typed data that libraries misread become raw data.
     1. Free dims have no value and no name that says nothing: ``-1`` and ``?`` go.
@@ -51,12 +51,12 @@ def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
         ModelError: its opset is newer than the installed ONNX; its sparse constants are too large; an input or output is not a
             tensor of numbers; a function cannot be written out; or it has plugins, and its opset cannot be converted.
     """
-    made = normalized(model)
-    return copy_of(made) if made is model else made
+    result = normalize_if_needed(model)
+    return copy_of(result) if result is model else result
 
 
-def normalized(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same, but this very model where there is nothing to change: a copy of large weights takes its time.
+def normalize_if_needed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Normalize like `normalize`, but return the model itself if nothing changes: copies of large weights are slow.
 
     Raises:
         ModelError: as `normalize`.
@@ -76,48 +76,48 @@ def with_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     Raises:
         ModelError: it cannot be converted.
     """
-    return model if standard_opset(model) >= opset else converted(model, opset, needed=True)
+    return model if standard_opset(model) >= opset else convert_or_keep(model, opset, needed=True)
 
 
 def in_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
-    """A prepared model in an opset, or in its own where that is newer; its tensors keep their names.
+    """A prepared model in an opset, or in its own if that is newer; tensors keep their names.
 
     Raises:
         ModelError: it cannot be converted.
     """
-    converted = with_opset(model, opset)
-    if converted is model:
+    convert_or_keep = with_opset(model, opset)
+    if convert_or_keep is model:
         return model
-    outputs = {name for node in converted.graph.node for name in node.output}
-    converted.graph.value_info.extend(info for info in model.graph.value_info if info.name in outputs)
-    return add_shapes(converted)
+    outputs = {name for node in convert_or_keep.graph.node for name in node.output}
+    convert_or_keep.graph.value_info.extend(info for info in model.graph.value_info if info.name in outputs)
+    return add_shapes(convert_or_keep)
 
 
 def _check_opset(model: onnx.ModelProto) -> None:
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
-    newest, found = int(onnx.defs.onnx_opset_version()), standard_opset(model)
-    if found > newest:
+    newest, opset = int(onnx.defs.onnx_opset_version()), standard_opset(model)
+    if opset > newest:
         raise ModelError(
-            f"the model has opset {found}; onnx {onnx.__version__} knows opsets up to {newest}.\n"
+            f"the model has opset {opset}; onnx {onnx.__version__} knows opsets up to {newest}.\n"
             "Do: pip install --upgrade onnx, or export the model with an older opset",
-            found=found,
+            found=opset,
             expected=newest,
         )
 
 
 def _nameless_dims(graph: onnx.GraphProto) -> Iterator[Any]:
-    """Dims that are free and do not say so, in a graph and in those inside it."""
+    """Free dims without a dim_param, in a graph and its subgraphs."""
     for info in (*graph.input, *graph.output, *graph.value_info):
         for dim in info.type.tensor_type.shape.dim:
             if dim.dim_value < 0 or dim.dim_param in NAMELESS_DIMS:
                 yield dim
     for node in graph.node:
-        for body in bodies(node):
+        for body in subgraphs(node):
             yield from _nameless_dims(body)
 
 
 def _with_plain_inputs(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with free dims that say so, in all graphs, and without weights among its inputs; itself where it is so."""
+    """The model with a dim_param for each free dim, and without weights among its inputs; itself if nothing changes."""
     has_weights = len(given_inputs(model.graph)) < len(model.graph.input)
     if not has_weights and next(_nameless_dims(model.graph), None) is None:
         return model
@@ -131,7 +131,7 @@ def _with_plain_inputs(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _with_plain_attributes(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without attributes that libraries misread; itself where it has none."""
+    """The model without attributes that libraries misread; itself if it has none."""
     if not any(map(is_misread, walk(model.graph.node))):
         return model
     plain = copy_of(model)
@@ -146,7 +146,7 @@ def _is_plugins(function: onnx.FunctionProto, model: onnx.ModelProto) -> bool:
 
 
 def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with local functions written out, but for those of plugins; itself where it has no others."""
+    """The model with local functions inlined, except those of plugins; itself if it has no others."""
     if all(_is_plugins(function, model) for function in model.functions):
         return model
     inliner = require("onnx.inliner", extra="onnx", feature=_FEATURE)
@@ -155,14 +155,14 @@ def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     if any(standard_opset(function) not in (0, standard) for function in light.functions):
         light = infer(light)  # conversion to another opset needs the types of all tensors
     try:
-        found = inliner.inline_local_functions(light, convert_version=True)
+        inlined = inliner.inline_local_functions(light, convert_version=True)
     except Exception as error:  # the C++ side raises types of its own
         names = ", ".join(sorted({function.name for function in light.functions}))
         raise ModelError(f"local functions ({names}) cannot be written into the graph: {error}") from error
-    found.functions.extend(function for function in model.functions if _is_plugins(function, model))
-    return validated(with_data(found, model), large=False)
+    inlined.functions.extend(function for function in model.functions if _is_plugins(function, model))
+    return validated(with_data(inlined, model), large=False)
 
 
 def _in_known_opset(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model in opset 13 where its own is older; itself where it is not, or cannot be converted."""
-    return converted(model) if 0 < standard_opset(model) < OLDEST else model
+    """The model in opset 13 if its own is older; itself if it is not, or cannot be converted."""
+    return convert_or_keep(model) if 0 < standard_opset(model) < OLDEST else model

@@ -1,4 +1,4 @@
-"""Nodes of old opsets that ONNX's version converter makes other computations of: written so that it converts them right."""
+"""Rewrite nodes of old opsets that ONNX's version converter would convert wrongly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..validation.operators import standard_domain, standard_opset
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["hide_from_converter", "inferred", "restore_meanings", "rewrite_old_forms"]
+__all__ = ["hide_from_converter", "infer_or_keep", "restore_meanings", "rewrite_old_forms"]
 
 _FEATURE = "working on ONNX models"
 _NUMPY_BROADCAST = 7  # the opset from which on operands broadcast as in NumPy
@@ -51,14 +51,16 @@ def rewrite_old_forms(model: onnx.ModelProto) -> None:
 
 
 def hide_from_converter(model: onnx.ModelProto) -> None:
-    """Move operators of an opset before 7 that the converter cannot take to a domain of their own, without ``axis`` and ``broadcast``.
+    """Move operators before opset 7 that the converter cannot convert to a private domain, without ``axis`` and ``broadcast``.
 
     These are (1) logical operators and comparisons, which it does not know; (2) arithmetic with operands of free dims, which it refuses.
     """
     if standard_opset(model) >= _NUMPY_BROADCAST:
         return
     free = {
-        name for name, kind in _kinds(model).items() if any(not dim.HasField("dim_value") for dim in kind.shape.dim)
+        name
+        for name, kind in _tensor_types(model).items()
+        if any(not dim.HasField("dim_value") for dim in kind.shape.dim)
     }
     model.opset_import.add(domain=HIDDEN, version=1)
     for node in model.graph.node:
@@ -69,7 +71,7 @@ def hide_from_converter(model: onnx.ModelProto) -> None:
 
 
 def restore_meanings(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
-    """Let nodes that were converted from an older opset mean what they meant there.
+    """Rewrite nodes that were converted from an older opset so that they compute what they did there.
 
     Raises:
         ModelError: the scales of a Resize to nearest neighbours are not constant.
@@ -88,11 +90,11 @@ def restore_meanings(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
 
 
 def _restore_types(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
-    """Give bounds of Clip and values of Pad, which were attributes, the type of what they stand beside; the converter gives float32."""
+    """Give bounds of Clip and values of Pad, which were attributes, the type of the other operand; the converter gives float32."""
     if not any(node.op_type in _TYPED for node in before.graph.node):
         return
     numpy_helper = require("onnx.numpy_helper", extra="onnx", feature=_FEATURE)
-    kinds = {name: kind.elem_type for name, kind in _kinds(before).items()}
+    kinds = {name: kind.elem_type for name, kind in _tensor_types(before).items()}
     makers = {node.output[0]: node for node in model.graph.node if node.op_type == "Constant"}
     for node in model.graph.node:
         dtype = numpy_type(kinds[node.input[0]]) if node.op_type in _TYPED and kinds.get(node.input[0]) else None
@@ -103,17 +105,17 @@ def _restore_types(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
 
 
 def _drop_empty_scales(model: onnx.ModelProto) -> None:
-    """Let Resize read sizes alone, where its scales have no elements; before opset 13 it could not leave them out."""
-    found = [node for node in model.graph.node if node.op_type == "Resize" and len(node.input) > 3 and node.input[3]]
-    kinds = _kinds(model) if found else {}
-    for node in found:
+    """Let Resize read sizes only, if its scales have no elements; before opset 13 it could not omit them."""
+    resizes = [node for node in model.graph.node if node.op_type == "Resize" and len(node.input) > 3 and node.input[3]]
+    kinds = _tensor_types(model) if resizes else {}
+    for node in resizes:
         sizes: Any = kinds[node.input[2]].shape.dim if node.input[2] in kinds else ()
         if len(sizes) == 1 and sizes[0].HasField("dim_value") and not sizes[0].dim_value:
             node.input[2] = ""
 
 
 def _restore_hardmaxes(model: onnx.ModelProto) -> None:
-    """Let Hardmax take the largest of all axes from ``axis`` on, as before opset 13: of rows that Flatten makes."""
+    """Let Hardmax work on all axes from ``axis`` on, as before opset 13: Flatten its input to rows."""
     helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
     nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
@@ -133,7 +135,7 @@ def _restore_hardmaxes(model: onnx.ModelProto) -> None:
 
 
 def _restore_resizes(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
-    """Give Resize nodes, converted from an opset before 11, the mapping of coordinates that Resize and Upsample had there.
+    """Give Resize nodes from before opset 11 the coordinate mapping that Resize and Upsample had there.
 
     The converter leaves the new attributes out, and their defaults compute other values. Neighbours are those below where an
     axis grows, and those above where it shrinks: a Resize that does both becomes two.
@@ -165,7 +167,7 @@ def _restore_resizes(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
 def _shrinking_first(
     node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto], name: str
 ) -> list[onnx.NodeProto]:
-    """Nodes in front of a Resize to nearest neighbours for the axes that shrink, where others grow."""
+    """Nodes that shrink axes first, before a Resize (nearest) that shrinks some axes and grows others."""
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
     tensor = constants.get(node.input[2])
     if tensor is None:
@@ -221,11 +223,11 @@ def _rewrite_broadcasts(model: onnx.ModelProto) -> None:
 
 
 def _ranks(model: onnx.ModelProto) -> dict[str, int]:
-    return {name: len(kind.shape.dim) for name, kind in _kinds(model).items() if kind.HasField("shape")}
+    return {name: len(kind.shape.dim) for name, kind in _tensor_types(model).items() if kind.HasField("shape")}
 
 
-def inferred(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A model with the types and dims that ONNX infers; as it is, where it declares others: a broken node is found without it."""
+def infer_or_keep(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with inferred types and dims; unchanged if inference contradicts the declared ones: other checks report that."""
     inference = require("onnx.shape_inference", extra="onnx", feature=_FEATURE)
     try:
         return inference.infer_shapes(model)  # type: ignore[no-any-return]
@@ -233,14 +235,14 @@ def inferred(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
 
 
-def _kinds(model: onnx.ModelProto) -> dict[str, onnx.TypeProto.Tensor]:
+def _tensor_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto.Tensor]:
     """Element types and dims of tensors, as far as they can be inferred."""
-    infos = tensors_of(inferred(without_data(model)).graph)
+    infos = tensors_of(infer_or_keep(without_data(model)).graph)
     return {name: info.type.tensor_type for name, info in infos.items()}
 
 
 def _dims_behind(node: onnx.NodeProto, axis: int, ranks: Mapping[str, int]) -> int:
-    """How many dims of 1 the second operand lacks behind its own."""
+    """The number of trailing dims of 1 that the second operand lacks."""
     first, second = (ranks.get(name) for name in node.input)
     if first is None or second is None:
         unknown = node.input[0 if first is None else 1]

@@ -1,4 +1,4 @@
-"""Convert a model to a newer opset: its main graph by ONNX's converter, and branches and bodies of loops as models of their own."""
+"""Convert a model to a newer opset: its main graph with ONNX's converter, and subgraphs as separate models."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..utils.optional import require
 from ..utils.repeated import keep_items, set_items
 from ..validation import validated
 from ..validation.broadcasting import BROADCAST_SLOPES
-from ..validation.dataflow import bodies, captured, reads, rename_reads, walk, walk_graphs
+from ..validation.dataflow import outer_scope_reads, rename_reads, subgraphs, tensors_read, walk, walk_graphs
 from ..validation.operators import standard_domain, standard_opset
-from .old_forms import hide_from_converter, inferred, restore_meanings, rewrite_old_forms
+from .old_forms import hide_from_converter, infer_or_keep, restore_meanings, rewrite_old_forms
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["OLDEST", "converted"]
+__all__ = ["OLDEST", "convert_or_keep"]
 
 OLDEST = 13
 """The opset from which on axes are inputs, and Q/DQ has an axis."""
@@ -33,15 +33,15 @@ _SCAN_AXES = 9  # the opset from which on Scan has no axis of batches
 
 
 class _UnconvertibleError(Exception):
-    """A node cannot be converted, and why."""
+    """A node cannot be converted; the message says why."""
 
     def __init__(self, node: onnx.NodeProto, reason: str) -> None:
         super().__init__(reason)
         self.node, self.reason = node, reason
 
 
-def converted(model: onnx.ModelProto, opset: int = OLDEST, needed: bool = False) -> onnx.ModelProto:
-    """The model in an opset that is newer than its own, or as it is where that cannot be done, with a note in the log.
+def convert_or_keep(model: onnx.ModelProto, opset: int = OLDEST, needed: bool = False) -> onnx.ModelProto:
+    """The model in a newer opset, or unchanged, with a log message, if it cannot be converted.
 
     Args:
         model: The model; it is not changed.
@@ -55,29 +55,29 @@ def converted(model: onnx.ModelProto, opset: int = OLDEST, needed: bool = False)
     names = {name for graph in (model.graph, *walk_graphs(model.graph.node)) for name in tensors_of(graph)}
     names.update(name for node in walk(model.graph.node) for name in (*node.input, *node.output))
     try:
-        newer_model = _converted(model, opset, names)
+        newer_model = _convert(model, opset, names)
     except _UnconvertibleError as error:
         return _as_it_is(model, error.node, error.reason, opset, needed)
     _log.info("the model has opset %d; it was converted to opset %d", standard_opset(model), opset)
     return newer_model
 
 
-def _converted(model: onnx.ModelProto, opset: int, taken: set[str]) -> onnx.ModelProto:
-    """A converted copy; ``taken``: all names of the whole model, to which new ones are added.
+def _convert(model: onnx.ModelProto, opset: int, used_names: set[str]) -> onnx.ModelProto:
+    """A converted copy; ``used_names``: all names of the whole model, to which new ones are added.
 
     Raises:
         _UnconvertibleError: a node cannot be converted.
         ModelError: a node has no equal in newer opsets.
     """
     converter = require("onnx.version_converter", extra="onnx", feature=_FEATURE)
-    found, light = standard_opset(model), without_data(model)
+    old_opset, light = standard_opset(model), without_data(model)
     light.ir_version = max(light.ir_version, _FIRST_IR)  # else weights that are no inputs are unknown to the converter
-    outer = _convert_bodies(light, model, opset, taken)
-    ranks, odd = _slopes(light, model) if found < BROADCAST_SLOPES else ({}, None)
+    outer = _convert_bodies(light, model, opset, used_names)
+    ranks, odd = _slopes(light, model) if old_opset < BROADCAST_SLOPES else ({}, None)
     if odd is not None:
         raise _UnconvertibleError(odd, "its slopes, which lie along the channels there, cannot be reshaped")
     _reshape_slopes(light, ranks)
-    if found < OLDEST:
+    if old_opset < OLDEST:
         rewrite_old_forms(light)
     before = copy_of(light)
     hide_from_converter(light)
@@ -93,7 +93,7 @@ def _converted(model: onnx.ModelProto, opset: int, taken: set[str]) -> onnx.Mode
     _rename_new(
         newer_model.graph,
         {*tensors_of(before.graph), *(name for node in before.graph.node for name in node.output)},
-        taken,
+        used_names,
     )
     newer_model.functions.extend(model.functions)
     del newer_model.graph.value_info[:]  # the converter gives free dims names of its own
@@ -105,10 +105,10 @@ def _converted(model: onnx.ModelProto, opset: int, taken: set[str]) -> onnx.Mode
 
 def _is_unchanged(model: onnx.ModelProto, opset: int) -> bool:
     """Whether each operator of the main graph has the same version in both opsets; ONNX's converter takes 5 ms for any model."""
-    defs, found = require("onnx", extra="onnx", feature=_FEATURE).defs, standard_opset(model)
+    defs, old_opset = require("onnx", extra="onnx", feature=_FEATURE).defs, standard_opset(model)
     types = {node.op_type for node in model.graph.node if not standard_domain(node.domain)}
     try:
-        versions = [[defs.get_schema(name, limit).since_version for limit in (found, opset)] for name in types]
+        versions = [[defs.get_schema(name, limit).since_version for limit in (old_opset, opset)] for name in types]
     except defs.SchemaError:  # ONNX does not have it
         return False
     return all(old == new for old, new in versions)
@@ -125,7 +125,7 @@ def _newer_import(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
 
 
 def _reshape_slopes(model: onnx.ModelProto, ranks: dict[str, int]) -> None:
-    """Let slopes that lie along the channels have a dim of 1 for each axis behind these; large ones are inputs without data."""
+    """Reshape slopes along the channels to have a dim of 1 for each axis after these; large ones become inputs without data."""
     for tensor in model.graph.initializer:
         if tensor.name in ranks and len(tensor.dims) == 1:
             tensor.dims.extend([1] * (ranks[tensor.name] - 2))
@@ -136,53 +136,55 @@ def _reshape_slopes(model: onnx.ModelProto, ranks: dict[str, int]) -> None:
 
 
 def _convert_bodies(
-    light: onnx.ModelProto, model: onnx.ModelProto, opset: int, taken: set[str]
+    light: onnx.ModelProto, model: onnx.ModelProto, opset: int, used_names: set[str]
 ) -> list[onnx.NodeProto]:
-    """Convert the graphs inside nodes of a model, and let other nodes, which have none, stand for these nodes in it.
+    """Convert the subgraphs of a model; placeholder nodes without subgraphs replace their nodes in it.
 
     Returns:
         The nodes, in order, with converted graphs inside.
     """
-    inner = [index for index, node in enumerate(light.graph.node) if any(True for _ in bodies(node))]
+    inner = [index for index, node in enumerate(light.graph.node) if any(True for _ in subgraphs(node))]
     if not inner:
         return []
-    infos = infos_of(inferred(light).graph)
+    infos = infos_of(infer_or_keep(light).graph)
     weights = {tensor.name: tensor for tensor in light.graph.initializer}
     outer: list[onnx.NodeProto] = []
     for index in inner:
         node = copy_of(light.graph.node[index])
         if node.op_type == "Scan" and not standard_domain(node.domain) and standard_opset(model) < _SCAN_AXES:
             raise _UnconvertibleError(node, f"a Scan before opset {_SCAN_AXES} has an axis of batches")
-        for body in bodies(node):
+        for body in subgraphs(node):
             try:
-                body.CopyFrom(_converted_body(body, light, infos, weights, opset, taken))
+                body.CopyFrom(_convert_body(body, light, infos, weights, opset, used_names))
             except ModelError as error:
                 raise _UnconvertibleError(node, str(error)) from error
         outer.append(node)
         stand_in = type(node)(op_type=node.op_type, domain=_BODIES, name=node.name, output=node.output)
         stand_in.input.extend(_all_reads(node))
         light.graph.node[index].CopyFrom(stand_in)
-        known = {info.name for info in (*light.graph.value_info, *light.graph.output)}
-        light.graph.value_info.extend(infos[name] for name in node.output if name in infos and name not in known)
+        declared_names = {info.name for info in (*light.graph.value_info, *light.graph.output)}
+        light.graph.value_info.extend(
+            infos[name] for name in node.output if name in infos and name not in declared_names
+        )
     light.opset_import.add(domain=_BODIES, version=1)
     return outer
 
 
-def _converted_body(
+def _convert_body(
     body: onnx.GraphProto,
     model: onnx.ModelProto,
     infos: dict[str, onnx.ValueInfoProto],
     weights: dict[str, onnx.TensorProto],
     opset: int,
-    taken: set[str],
+    used_names: set[str],
 ) -> onnx.GraphProto:
-    """A body in a newer opset; what it reads from around it are inputs and constants while it is converted."""
+    """A subgraph in a newer opset; the outer tensors that it reads are inputs and constants during the conversion."""
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
-    outside = sorted(captured(body))
+    outside = sorted(outer_scope_reads(body))
     part = type(model)(ir_version=max(model.ir_version, _FIRST_IR), opset_import=model.opset_import, graph=body)
     part.graph.input.extend(infos.get(name, onnx.ValueInfoProto(name=name)) for name in outside if name not in weights)
     part.graph.initializer.extend(weights[name] for name in outside if name in weights)
-    newer_graph = _converted(part, opset, taken).graph
+    newer_graph = _convert(part, opset, used_names).graph
     changed = [item.name for item in newer_graph.initializer if item.name in weights and item != weights[item.name]]
     if changed:
         raise ModelError(f"it would need other values of {changed[0]!r}, which lies around it")
@@ -193,12 +195,12 @@ def _converted_body(
 
 
 def _all_reads(node: onnx.NodeProto) -> list[str]:
-    """A node's inputs, and what the graphs inside it take from around them."""
-    return [*node.input, *sorted(reads(node) - {*node.input})]
+    """A node's inputs, and the outer tensors that its subgraphs read."""
+    return [*node.input, *sorted(tensors_read(node) - {*node.input})]
 
 
 def _restore_bodies(newer_model: onnx.ModelProto, outer: list[onnx.NodeProto]) -> None:
-    """Put nodes back in whose place others stood, which come in the same order."""
+    """Replace the placeholders by the converted nodes, which come in the same order."""
     waiting = iter(outer)
     for node in newer_model.graph.node:
         if node.domain == _BODIES:
@@ -211,13 +213,13 @@ def _restore_bodies(newer_model: onnx.ModelProto, outer: list[onnx.NodeProto]) -
     keep_items(newer_model.opset_import, lambda item: item.domain != _BODIES)
 
 
-def _rename_new(graph: onnx.GraphProto, old: Collection[str], taken: set[str]) -> None:
-    """Give tensors that a conversion added names which no other graph of the model has."""
+def _rename_new(graph: onnx.GraphProto, old: Collection[str], used_names: set[str]) -> None:
+    """Rename tensors that a conversion added so that their names are unique in the whole model."""
     added = [item.name for item in graph.initializer] + [name for node in graph.node for name in node.output if name]
     names: dict[str, str] = {}
     for name in added:
         if name not in old:
-            names[name] = unused_name(name, taken)
+            names[name] = unused_name(name, used_names)
     for name, new in names.items():
         if name == new:
             continue
@@ -229,12 +231,12 @@ def _rename_new(graph: onnx.GraphProto, old: Collection[str], taken: set[str]) -
 
 
 def _name_new(graph: onnx.GraphProto, before: onnx.GraphProto) -> None:
-    """Name nodes that a conversion added after the node whose output they lead to: ``name/Flatten``."""
+    """Name the nodes that a conversion added after the node whose output they lead to: ``name/Flatten``."""
     old = {node.name for node in before.node}
     of_outputs = {name: node_name(node) for node in before.node for name in node.output if name}
     leads_to = dict[str, str]()
     for node in reversed(graph.node):
-        names = [found for name in node.output if (found := of_outputs.get(name) or leads_to.get(name))]
+        names = [source for name in node.output if (source := of_outputs.get(name) or leads_to.get(name))]
         if not names:
             continue
         leads_to.update(dict.fromkeys(filter(None, node.input), names[0]))
@@ -253,7 +255,7 @@ def _slopes(light: onnx.ModelProto, model: onnx.ModelProto) -> tuple[dict[str, i
         The name of each that has a number for each channel → the rank of what it multiplies. And a node whose slopes cannot
         be reshaped: they are computed, what they multiply has no known rank, or others read them too.
     """
-    graph = inferred(light).graph
+    graph = infer_or_keep(light).graph
     shapes = {info.name: info.type.tensor_type.shape for info in (*graph.input, *graph.value_info)}
     dims = {tensor.name: [*tensor.dims] for tensor in model.graph.initializer}
     others = {name for node in light.graph.node if node.op_type != "PRelu" for name in node.input}
@@ -282,7 +284,7 @@ def _as_it_is(model: onnx.ModelProto, node: onnx.NodeProto, reason: str, opset: 
 def _unconvertible(model: onnx.ModelProto, opset: int) -> onnx.NodeProto:
     """The first node that cannot be converted by itself."""
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
-    infos = infos_of(inferred(model).graph)
+    infos = infos_of(infer_or_keep(model).graph)
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
         part = type(model)(ir_version=model.ir_version, opset_import=model.opset_import)

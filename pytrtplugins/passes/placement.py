@@ -1,4 +1,4 @@
-"""The inputs and outputs of an engine's int8 kernels, as data for the quantize pass."""
+"""Inputs and outputs of an engine's int8 kernels, as data for the quantize pass."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def rectifies(node: ir.Node | None) -> bool:
 
 
 def bounded(value: ir.Value) -> bool:
-    """Whether a tensor lies in 0..1 by what makes it."""
+    """Whether a tensor's producer limits its values to 0..1."""
     node = value.producer()
     return node is not None and node.domain == "" and node.op_type in _BOUNDED
 
@@ -79,7 +79,7 @@ def never_negative(value: ir.Value) -> bool:
 
 
 def is_pooled(value: ir.Value | None) -> bool:
-    """Whether a tensor has one pixel for each channel by what makes it: a global pool, and 1x1 convolutions and activations behind it."""
+    """Whether a tensor has one pixel per channel: after a global pool, and 1x1 convolutions and activations after it."""
     node = None if value is None else value.producer()
     if node is None or node.domain != "":
         return False
@@ -87,14 +87,14 @@ def is_pooled(value: ir.Value | None) -> bool:
         return True
     if node.op_type in ("ReduceMean", "ReduceMax"):
         axes = node.attributes["axes"].as_ints() if "axes" in node.attributes else array_of(operand(node, 1))
-        kept = node.attributes.get_int("keepdims", 1) != 0
-        return kept and axes is not None and sorted(map(int, axes)) in ([2, 3], [-2, -1])
+        keeps_dims = node.attributes.get_int("keepdims", 1) != 0
+        return keeps_dims and axes is not None and sorted(map(int, axes)) in ([2, 3], [-2, -1])
     if node.op_type == "Conv":
         weight = constant(operand(node, 1))
         pixel = weight is not None and weight.shape.numpy()[2:] == (1, 1) and not any(_ints(node, "pads"))
         return pixel and is_pooled(node.inputs[0])
     if node.op_type == "Mul":  # SiLU as exporters write it
-        return all(is_pooled(each) for each in node.inputs)
+        return all(is_pooled(tensor) for tensor in node.inputs)
     return node.op_type in _ACTIVATIONS and is_pooled(node.inputs[0])
 
 
@@ -103,7 +103,7 @@ def _ints(node: ir.Node, name: str) -> tuple[int, ...]:
 
 
 def absorbed(value: ir.Value) -> ir.Value:
-    """What an int8 kernel writes for a result: behind a Relu or Clip that alone reads it, which saturation does; else itself."""
+    """The tensor that an int8 kernel writes: the output of the Relu or Clip after it, if saturation does its work; else the result."""
     users = [use.node for use in value.uses()]
     alone = len(users) == 1 and not value.is_graph_output() and rectifies(users[0])
     return users[0].outputs[0] if alone else value

@@ -1,4 +1,4 @@
-"""Which layers compute in which precision: a file, and the model that it makes of a float model."""
+"""The precision of each layer: a file, and the model made from it and a float model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..utils.optional import require
 from ..utils.text_formats import read_yaml, shorten
 from .codes import CODES
 from .half import HALF_TYPES, to_half
-from .prepare import ready_for
+from .prepare import in_opset_of_precision
 from .quantize import Quantize
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _STRATEGIES = ("pin", "half-weights", "per-channel", "calibrator")
 
 @dataclass(frozen=True)
 class LayerPrecision:
-    """How one layer computes, and why.
+    """The precision of one layer, and the reason.
 
     Attributes:
         precision: ``"fp32"``, or the network's own where only the strategy is another.
@@ -54,7 +54,7 @@ class LayerPrecision:
 
 @dataclass(frozen=True)
 class Precisions:
-    """Precision of a network, layer by layer: what ``precision.yaml`` holds.
+    """The precisions of a network, layer by layer: the contents of ``precision.yaml``.
 
     Attributes:
         precision: That of all layers that are not named: ``"fp16"``, ``"bf16"``, ``"int8"`` or ``"fp8"``.
@@ -79,8 +79,8 @@ class Precisions:
     def __post_init__(self) -> None:
         if self.precision not in _BASES:
             raise UsageError(f"precision: expected {', '.join(_BASES)}, found {shorten(self.precision)}")
-        known = set(self.names)
-        unknown = [name for name in self.layers if name not in known]
+        known_names = set(self.names)
+        unknown = [name for name in self.layers if name not in known_names]
         if unknown:
             raise UsageError(f"precisions: the network has no layer {shorten(unknown[0])}", name=unknown[0])
         for name, layer in self.layers.items():
@@ -113,10 +113,10 @@ class Precisions:
         shared = [name for name in self.names if name not in others] if self.per_tensor else []
         table = CalibrationTable(self.scales, self.algorithm)
         run = Quantize(table, exclude=self.pinned(), per_tensor=shared, precision=self.precision, **options)
-        return to_proto(run(to_ir(ready_for(model, self.precision), checked=True)).model)
+        return to_proto(run(to_ir(in_opset_of_precision(model, self.precision), checked=True)).model)
 
     def check_fits(self, model: onnx.ModelProto, digest: str, path: str | Path = "precisions") -> None:
-        """Refuse another network.
+        """Check that the file was made for this network.
 
         Args:
             model: A prepared model.
@@ -128,13 +128,13 @@ class Precisions:
         """
         if digest == self.network:
             return
-        found = layer_names(model)
-        only_in_file = tuple(name for name in self.names if name not in found)
-        only_in_network = tuple(name for name in found if name not in self.names)
+        layer_list = layer_names(model)
+        only_in_file = tuple(name for name in self.names if name not in layer_list)
+        only_in_network = tuple(name for name in layer_list if name not in self.names)
         names = (
             f"Only in the file: {_some(only_in_file)}. Only in the network: {_some(only_in_network)}."
             if only_in_file or only_in_network
-            else f"All {len(found):,} names of layers agree: the weights or attributes differ."
+            else f"All {len(layer_list):,} names of layers agree: the weights or attributes differ."
         )
         raise FormatError(
             f"{path} was made for another network (file: model {self.network[:8]}; this network: model {digest[:8]}).\n{names}\n"
@@ -167,16 +167,18 @@ class Precisions:
         values = read_yaml(path, error=_unusable)
         try:
             if not isinstance(values, dict) or values.get("format") != FORMAT:
-                found = shorten(values.get("format")) if isinstance(values, dict) else repr(type(values).__name__)
-                raise UsageError(f"expected format {FORMAT}, found {found}")
+                actual_format = (
+                    shorten(values.get("format")) if isinstance(values, dict) else repr(type(values).__name__)
+                )
+                raise UsageError(f"expected format {FORMAT}, found {actual_format}")
             return cls._from_values(values)
         except (UsageError, TypeError, ValueError, KeyError, OverflowError) as error:
             raise _unusable(f"{path}: not a usable precision file: {error}", path=path) from error
 
     @classmethod
     def _from_values(cls, values: dict[str, Any]) -> Precisions:
-        known = {item.name for item in fields(cls)}
-        unknown = [key for key in values if key not in known | {"format"}]
+        field_names = {item.name for item in fields(cls)}
+        unknown = [key for key in values if key not in field_names | {"format"}]
         if unknown:
             raise UsageError(f"unknown key {shorten(unknown[0])}")
         kinds = {"layers": dict, "scales": dict, "facts": dict, "names": list, "network": str, "precision": str,
@@ -184,24 +186,24 @@ class Precisions:
         for key, kind in kinds.items():
             if key in values and not isinstance(values[key], kind):
                 raise UsageError(f"{key}: expected {kind.__name__}, found {shorten(values[key])}")
-        made = {key: value for key, value in values.items() if key != "format"}
+        arguments = {key: value for key, value in values.items() if key != "format"}
         missing = [key for key in ("precision", "network", "names") if key not in values]
         if missing:
             raise UsageError(f"the key {missing[0]!r} is missing")
-        for name in made["names"]:
+        for name in arguments["names"]:
             if isinstance(name, (dict, list)):
                 raise UsageError(f"names: expected a text, found {shorten(name)}")
-        for name, scale in made.get("scales", {}).items():
+        for name, scale in arguments.get("scales", {}).items():
             if not isinstance(scale, (int, float)):
                 raise UsageError(f"scales: {shorten(name)}: expected a number, found {shorten(scale)}")
-        made["names"] = tuple(str(name) for name in made["names"])
-        made["layers"] = {str(name): _layer(name, layer) for name, layer in made.get("layers", {}).items()}
-        made["scales"] = {str(name): float(scale) for name, scale in made.get("scales", {}).items()}
+        arguments["names"] = tuple(str(name) for name in arguments["names"])
+        arguments["layers"] = {str(name): _layer(name, layer) for name, layer in arguments.get("layers", {}).items()}
+        arguments["scales"] = {str(name): float(scale) for name, scale in arguments.get("scales", {}).items()}
         try:
-            CalibrationTable(made["scales"])
+            CalibrationTable(arguments["scales"])
         except CalibrationTableError as error:
             raise UsageError(str(error)) from error
-        return cls(**made)
+        return cls(**arguments)
 
 
 def _unusable(problem: str, *, path: str | Path, **facts: object) -> FormatError:
@@ -212,17 +214,17 @@ def _unusable(problem: str, *, path: str | Path, **facts: object) -> FormatError
 
 def _layer(name: object, values: object) -> LayerPrecision:
     """A layer's entry in a file."""
-    known = {
+    types = {
         item.name: str if item.name in ("precision", "strategy", "reason") else float for item in fields(LayerPrecision)
     }
     if not isinstance(values, dict) or "precision" not in values:
         raise UsageError(f"layer {shorten(name)}: expected its precision and strategy, found {shorten(values)}")
     for key, value in values.items():
-        if key not in known:
+        if key not in types:
             raise UsageError(f"layer {shorten(name)}: unknown key {shorten(key)}")
-        if known[key] is str and not isinstance(value, str):
+        if types[key] is str and not isinstance(value, str):
             raise UsageError(f"layer {shorten(name)}: {key}: expected a text, found {shorten(value)}")
-        if known[key] is float and not isinstance(value, (int, float, type(None))):
+        if types[key] is float and not isinstance(value, (int, float, type(None))):
             raise UsageError(f"layer {shorten(name)}: {key}: expected a number, found {shorten(value)}")
     return LayerPrecision(**values)
 
@@ -233,7 +235,7 @@ def layer_names(model: onnx.ModelProto) -> tuple[str, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """Values as YAML's safe writer takes them; numbers rounded to what matters, scales to float32's digits."""
+    """Values for YAML's safe dumper; numbers are rounded to significant digits, scales to float32's."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""The passes before calibration and quantization: the form whose tensor names a calibration table speaks of."""
+"""Passes before calibration and quantization; tensor names of calibration tables refer to their result."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from ..utils.heap import no_collection
 from ..validation import check_operand_types, check_ranks, check_slopes, validated
 from ..validation.operators import standard_opset
 from .codes import CODES
-from .contrib import declared, has_faults, needed_opset, without_faults, write_functions
+from .contrib import declare_contrib_domain, has_faults, needed_opset, rewrite_faulty_operators, write_functions
 from .dim_names import add_dims, name_inputs
 from .eliminate import Eliminate
 from .fold import FoldBatchNorm
 from .merge_pads import MergePads
-from .normalize import in_opset, normalized
-from .opsets import converted
+from .normalize import in_opset, normalize_if_needed
+from .opsets import convert_or_keep
 from .training_norms import TrainingNorms
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["load_model", "of_onnx", "prepare", "prepare_loaded", "ready_for"]
+__all__ = ["in_opset_of_precision", "load_model", "of_onnx", "prepare", "prepare_loaded"]
 
 
 def load_model(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
-    """Read an ONNX file, or take a model as it is.
+    """Read an ONNX file, or accept a model as it is.
 
     Raises:
         ModelError: the file is not an ONNX model, or the model is broken; see `pytrtplugins.validation`.
@@ -58,7 +58,7 @@ def prepare(model: str | Path | onnx.ModelProto | Graph) -> onnx.ModelProto:
 
 @no_collection()
 def prepare_loaded(model: onnx.ModelProto, *, native: bool = False) -> onnx.ModelProto:
-    """The same for what `load_model` gave, which is not checked a second time.
+    """Prepare the result of `load_model`, which is not checked a second time.
 
     Args:
         model: The model; it is not changed.
@@ -67,7 +67,7 @@ def prepare_loaded(model: onnx.ModelProto, *, native: bool = False) -> onnx.Mode
     # messages: they show what onnx-ir drops, and ONNX's own tools take them
     model = check_declared(model)
     check_ranks(model)  # as declared, before operators are written with others; below once more, with what is inferred
-    normal = _without_faults(normalized(model)) if native else of_onnx(model)
+    normal = _without_faults(normalize_if_needed(model)) if native else of_onnx(model)
     # onnx-ir's form
     ir_model = to_ir(normal, checked=True)
     for step in (TrainingNorms(), FoldBatchNorm(), MergePads(), Eliminate()):
@@ -89,9 +89,9 @@ def of_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
     Raises:
         ModelError: as `normalize`.
     """
-    normal = normalized(declared(model))
+    normal = normalize_if_needed(declare_contrib_domain(model))
     opset = needed_opset(normal)
-    newer = converted(normal, opset) if 0 < standard_opset(normal) < opset else normal
+    newer = convert_or_keep(normal, opset) if 0 < standard_opset(normal) < opset else normal
     written = write_functions(newer)
     return (
         written if written is newer else with_inferred_types(written)
@@ -99,17 +99,17 @@ def of_onnx(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _without_faults(normal: onnx.ModelProto) -> onnx.ModelProto:
-    """A normalized model whose forms that onnxruntime gets wrong are written with ONNX's operators; itself where it has none."""
+    """A normalized model whose operators that onnxruntime gets wrong are rewritten with ONNX's; itself if it has none."""
     if not has_faults(normal):
         return normal
     opset = needed_opset(normal)
-    newer = converted(normal, opset) if standard_opset(normal) < opset else normal
-    written = without_faults(newer)
+    newer = convert_or_keep(normal, opset) if standard_opset(normal) < opset else normal
+    written = rewrite_faulty_operators(newer)
     return normal if written is newer or len(written.graph.node) == len(newer.graph.node) else written
 
 
-def ready_for(model: onnx.ModelProto, precision: str) -> onnx.ModelProto:
-    """A prepared model in an opset that has a precision's codes; its tensors keep the names that calibration tables know.
+def in_opset_of_precision(model: onnx.ModelProto, precision: str) -> onnx.ModelProto:
+    """A prepared model in an opset that has a precision's 8-bit type; tensors keep the names of calibration tables.
 
     Raises:
         ModelError: it cannot be converted.

@@ -18,7 +18,7 @@ from ..model.ir import add_constant, array_of, names_in, to_ir, to_proto, unused
 from ..model.proto import node_name
 from ..utils.optional import require
 from ._base import Pass, PassResult
-from ._quantize_marks import input_of
+from ._int8_demand import input_of
 from ._quantize_plan import QuantizePlan, make_plan, weight_axis
 from .codes import INT8, Codes, codes_of, quantize_weights
 from .int8_forms import Int8Forms
@@ -94,7 +94,7 @@ def quantized_tensors(
     placement: Placement | None = None,
     precision: str = INT8.precision,
 ) -> tuple[str, ...]:
-    """Names of the tensors whose scales `quantize` takes from the table, with the same options.
+    """Names of the tensors whose scales `quantize` reads from the table, with the same options.
 
     The model is rewritten as `Quantize` rewrites it first, if the placement asks for that.
     """
@@ -219,7 +219,7 @@ class Quantize(Pass):
 
 
 class _Writer:
-    """Puts the nodes of a plan into a graph."""
+    """Inserts the nodes of a plan into a graph."""
 
     def __init__(self, graph: ir.Graph, codes: Codes, weight_levels: int, per_tensor: Collection[str]) -> None:
         self._codes, self._kind = codes, np.dtype(codes.dtype.numpy)
@@ -244,7 +244,7 @@ class _Writer:
         operands = [self._constant(f"{value.name}_scale", scale), self._constant(name, zero, key=(name,))]
         kind, output = self._ir.DataType.from_numpy(zero.dtype), f"{value.name}_quantized"
         quantize, codes = self._node("QuantizeLinear", [value, *operands], output, kind, value.shape)
-        dequantize, result = self._dequantized([codes, *operands], value)
+        dequantize, result = self._insert_dequantize([codes, *operands], value)
         producer = value.producer()
         if producer is None:
             self._graph.insert_before(self._graph[0], [quantize, dequantize])
@@ -265,7 +265,7 @@ class _Writer:
                 self._constant(f"{weight.name}_scale", scales),
                 self._constant(f"{weight.name}_zero", np.zeros(scales.shape, self._kind)),
             ]
-            dequantize, self._constants[key] = self._dequantized(operands, weight, axis=axis)
+            dequantize, self._constants[key] = self._insert_dequantize(operands, weight, axis=axis)
             self._graph.insert_before(node, dequantize)
         node.replace_input_with(1, self._constants[key])
         if not weight.uses() and not weight.is_graph_output():
@@ -275,7 +275,9 @@ class _Writer:
             else:
                 self._graph.remove(producer, safe=True)
 
-    def _dequantized(self, operands: list[ir.Value], value: ir.Value, **attributes: int) -> tuple[ir.Node, ir.Value]:
+    def _insert_dequantize(
+        self, operands: list[ir.Value], value: ir.Value, **attributes: int
+    ) -> tuple[ir.Node, ir.Value]:
         output = f"{value.name}_dequantized"
         return self._node("DequantizeLinear", operands, output, self._ir.DataType.FLOAT, value.shape, **attributes)
 

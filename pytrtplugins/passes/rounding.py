@@ -1,4 +1,4 @@
-"""Weights moved onto the grid of their int8 codes, each up or down so that a layer's result changes least."""
+"""Adaptive rounding: round weights to int8 codes, up or down, so that a layer's result changes least."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import UsageError
 from ..model.ir import array_of, set_constant
 from ..utils.override import override
 from ._base import Pass, PassResult
-from ._quantize_marks import input_of
+from ._int8_demand import input_of
 from .codes import quantize_weights
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _DAMPING = 0.01  # of the mean of the Gram matrix's diagonal: inputs that were h
 
 
 class AdaptiveRounding(Pass):
-    """Round the weights of convolutions to int8 codes together, and write what the codes stand for.
+    """Round the weights of each convolution to int8 codes jointly, and write the dequantized weights.
 
     `quantize` with the same number of levels finds the same codes and scales again. Worth it where weights have 7 bits, on
     CPUs without VNNI: docs/lab/accuracy.md. The network in float computes what it will with int8 weights.
@@ -53,7 +53,7 @@ class AdaptiveRounding(Pass):
             gram = self.grams.get(str(node.outputs[0].name))
             weights = None if gram is None else array_of(input_of(node, 1))
             if gram is not None and weights is not None:
-                set_constant(input_of(node, 1), _rounded(weights, gram, self.levels))
+                set_constant(input_of(node, 1), _round_weights(weights, gram, self.levels))
                 changed = True
         return PassResult(model, changed)
 
@@ -61,7 +61,7 @@ class AdaptiveRounding(Pass):
 def round_codes(
     steps: npt.NDArray[np.floating[Any]], gram: npt.NDArray[np.floating[Any]], levels: int
 ) -> npt.NDArray[np.float64]:
-    """Round rows of weights to whole codes so that their products with inputs of a Gram matrix change least.
+    """Round rows of weights to whole codes so that their products with inputs of a given Gram matrix change least.
 
     Args:
         steps: (F, K) weights in units of their row's scale, -levels..levels.
@@ -80,28 +80,28 @@ def round_codes(
     order = np.argsort(
         -np.diag(gram), kind="stable"
     )  # those that weigh most are rounded while others can make up for it
-    wanted = steps.T[order].astype(np.float64)  # (K, F): what one step rounds lies together
-    fixed = np.abs(np.abs(wanted) - levels) < 1e-3
+    targets = steps.T[order].astype(np.float64)  # (K, F): what one step rounds lies together
+    fixed = np.abs(np.abs(targets) - levels) < 1e-3
     damped = gram[np.ix_(order[::-1], order[::-1])].astype(np.float64)
     damped[np.diag_indices(count)] += _DAMPING * np.diag(damped).mean() or 1.0
     # upper triangular, and carry @ carry.T is damped, in the order
     carry = np.ascontiguousarray(np.linalg.cholesky(damped)[::-1, ::-1])
     carry /= np.diag(carry).copy()  # what the error of each weight asks of every later one
-    best, codes = wanted.copy(), np.rint(wanted)
+    best, codes = targets.copy(), np.rint(targets)
     for first in range(0, count, _BLOCK):
         last = min(first + _BLOCK, count)
         errors = np.empty((last - first, best.shape[1]))
         for k in range(first, last):
             best[k] += carry[first:k, k] @ errors[: k - first]
             codes[k] = np.where(fixed[k], codes[k], np.clip(np.rint(best[k]), -levels, levels))
-            errors[k - first] = wanted[k] - codes[k]
+            errors[k - first] = targets[k] - codes[k]
         best[last:] += carry[first:last, last:].T @ errors
     result = np.empty(steps.shape)
     result[:, order] = codes.T
     return result
 
 
-def _rounded(
+def _round_weights(
     weights: npt.NDArray[np.float32], gram: npt.NDArray[np.floating[Any]], levels: int
 ) -> npt.NDArray[np.float32]:
     scales = quantize_weights(weights, 0, levels)[1][:, None]
@@ -110,6 +110,8 @@ def _rounded(
     if len(gram) == 1:
         codes = round_codes(steps, gram[0], levels)
     else:
-        codes = np.concatenate([round_codes(steps[k : k + 1], each, levels) for k, each in enumerate(gram)])
+        codes = np.concatenate(
+            [round_codes(steps[k : k + 1], gram_of_row, levels) for k, gram_of_row in enumerate(gram)]
+        )
     rounded: npt.NDArray[np.float32] = (codes * scales).astype(np.float32).reshape(weights.shape)
     return rounded

@@ -1,4 +1,4 @@
-"""BatchNormalization in training mode → the mean and variance of the batch, by operators that every engine has."""
+"""Rewrite BatchNormalization in training mode as mean and variance of the batch, with operators that every engine has."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AXES = 18
 
 
 class TrainingNorms(Pass):
-    """Write out each BatchNormalization in training mode of which only the values are read.
+    """Rewrite each BatchNormalization in training mode whose running statistics nothing reads.
 
     PyTorch's exporter writes one for weights that are standardized, as in networks without norms (nf_resnet26). What stays: (1) a node
     whose new statistics are read; (2) a tensor of unknown rank; (3) types other than float32, whose sums libraries round in ways of
@@ -35,13 +35,14 @@ class TrainingNorms(Pass):
     @override
     def call(self, model: ir.Model) -> PassResult:
         opset = model.opset_imports.get("", 0)
-        nodes = [node for node in model.graph if is_op(node, "BatchNormalization") and _is_written_out(node, opset)]
+        nodes = [node for node in model.graph if is_op(node, "BatchNormalization") and _can_be_rewritten(node, opset)]
         for node in nodes:
             _write_out(model.graph, node, opset)
         return PassResult(model, bool(nodes))
 
 
-def _is_written_out(node: ir.Node, opset: int) -> bool:
+def _can_be_rewritten(node: ir.Node, opset: int) -> bool:
+    """Whether a node meets the conditions of the pass."""
     trains = node.attributes.get_int("training_mode", 0) if opset >= _TRAINING_MODE else len(node.outputs) > 1
     statistics_are_read = any(output.uses() or output.is_graph_output() for output in node.outputs[1:])
     value = node.inputs[0]

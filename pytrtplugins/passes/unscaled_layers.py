@@ -1,4 +1,4 @@
-"""Layers that cannot be quantized because a calibration table has no scale of a tensor that they read or write."""
+"""Find layers that cannot be quantized because a calibration table lacks the scale of a tensor that they read or write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ..model.proto import node_name
-from ._quantize_marks import input_of
+from ._int8_demand import input_of
 from ._quantize_plan import QuantizePlan, make_plan
 from .codes import INT8, codes_of
 from .int8_forms import Int8Forms
@@ -52,7 +52,7 @@ def unscaled_layers(
 
 
 def _layers_at(plan: QuantizePlan, tensor: str) -> list[str]:
-    """Names of the quantized layers that read a tensor, through nodes that copy values too; else of the one that writes it."""
+    """Names of the quantized layers that read a tensor, also through nodes that copy; else of the layer that writes it."""
     layers = set(plan.layers)
     readers: dict[ir.Value, list[ir.Node]] = {}
     for node, indices in plan.code_readers.items():
@@ -60,13 +60,13 @@ def _layers_at(plan: QuantizePlan, tensor: str) -> list[str]:
             readers.setdefault(input_of(node, index), []).append(node)
     waiting = [value for value in dict.fromkeys((*readers, *plan.scales)) if value.name == tensor]
     producers = [value.producer() for value in waiting]
-    seen, found = set(waiting), list[str]()
+    seen, names = set(waiting), list[str]()
     while waiting:
         for node in readers.get(waiting.pop(), []):
             if node in layers:
-                found.append(node_name(node))
+                names.append(node_name(node))
                 continue
             outputs = [value for value in node.outputs if value not in seen]
             seen.update(outputs)
             waiting += outputs
-    return found or [node_name(node) for node in producers if node is not None and node in layers]
+    return names or [node_name(node) for node in producers if node is not None and node in layers]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ..errors import DimsError, FieldError, PluginError, SerializationError
 from ..tensor import Array, Dims, DType, TensorDesc
-from ..utils.notebook import ShownAlike
+from ..utils.notebook import ClassOrInstanceMethod
 from .envelope import unwrap, wrap
+from .field_values import value_origin
 from .fields import FieldSpec, fields_equal, format_value, pack_fields, unpack_fields
-from .given import came_from
 from .notebook import plugin_view
 from .outputs import check_dtypes, check_elements, checked_arrays, checked_dims
 from .packing import Reader, pack_text
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     import onnx
 
 
-__all__ = ["Plugin", "PluginKey", "above"]
+__all__ = ["Plugin", "PluginKey", "hooks"]
 
 
 class PluginKey(NamedTuple):
-    """What identifies a plugin class in a model, an engine and TensorRT's registry."""
+    """The identity of a plugin class in a model, an engine and TensorRT's registry."""
 
     namespace: str
     name: str
@@ -36,15 +36,15 @@ class PluginKey(NamedTuple):
         return f"{self.namespace}::{self.name} version {self.version}"
 
 
-class _Above:
-    """What files that import this one do for plugins; the package's ``__init__`` imports them, and they put their functions here."""
+class _Hooks:
+    """Functions of modules that import this one, such as the registry; they set them here, which avoids circular imports."""
 
     register: Callable[[type[Plugin]], None]
     lookup: Callable[[str, str, str], type[Plugin]]
     as_node: Callable[[Plugin, Iterable[str], Iterable[str], str], onnx.NodeProto]
 
 
-above = _Above()
+hooks = _Hooks()
 
 
 class Plugin:
@@ -56,7 +56,7 @@ class Plugin:
     annotated.
 
     Attributes:
-        int8: How INT8 meets the layer: ``"pass_through"`` when it only moves values, so that the scale stays;
+        int8: INT8 support of the layer: ``"pass_through"`` when it only moves values, so that the scale stays;
             ``"requantize"`` when it computes on INT8 with scales of its own; ``"float"`` when it must stay in floating
             point.
         max_elements: The most elements that a tensor of the plugin may have; larger ones are refused. None: no limit.
@@ -119,7 +119,7 @@ class Plugin:
         return inputs[0]
 
     def supports_format(self, position: int, descs: Sequence[TensorDesc]) -> bool:
-        """Whether tensor ``position`` may have its dtype and layout, given those before it.
+        """Whether tensor ``position`` may have its dtype and layout, given the formats of the tensors before it.
 
         Args:
             position: Index into ``descs``.
@@ -179,7 +179,7 @@ class Plugin:
 
     @property
     def num_inputs(self) -> int | None:
-        """How many inputs `compute` takes; None for any number."""
+        """The number of inputs of `compute`; None for any number."""
         function = getattr(self.compute, "__func__", None)
         if function is None:  # a static method
             return _count_positional(self.compute)
@@ -254,12 +254,12 @@ class Plugin:
         reader = Reader(unwrap(data, cls.__name__), cls.__name__)
         key = PluginKey(reader.text(), reader.text(), reader.text())
         if cls is Plugin:
-            cls = above.lookup(*key)
+            cls = hooks.lookup(*key)
         if key != cls._key:
             raise SerializationError(
                 f"{cls.__name__}: the data is a {key}, expected {cls._key}", expected=cls._key, found=key
             )
-        with came_from("the serialized plugin"):
+        with value_origin("the serialized plugin"):
             return cls(**unpack_fields(cls._specs, reader.data[reader.offset :], cls.__name__))
 
     def clone(self) -> Plugin:
@@ -273,7 +273,7 @@ class Plugin:
 
     def as_node(self, inputs: Iterable[str], outputs: Iterable[str], name: str = "") -> onnx.NodeProto:
         """The plugin as an ONNX node: domain = namespace, fields as attributes, plus ``plugin_namespace`` and ``plugin_version``."""
-        return above.as_node(self, inputs, outputs, name)
+        return hooks.as_node(self, inputs, outputs, name)
 
     # -- Python's own ----------------------------------------------------------------------------------------
 
@@ -294,7 +294,7 @@ class Plugin:
     def __repr__(self) -> str:
         return self._text
 
-    _repr_html_ = ShownAlike(plugin_view)
+    _repr_html_ = ClassOrInstanceMethod(plugin_view)
 
     @functools.cached_property
     def _text(self) -> str:  # shape rules put it into the messages of thousands of dims that they refuse
@@ -316,7 +316,7 @@ class Plugin:
 
 @functools.lru_cache(512)
 def _count_positional(function: Callable[..., Any]) -> int | None:
-    """How many arguments a function takes by their places; None for any number."""
+    """The number of positional arguments of a function; None for any number."""
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return None

@@ -1,4 +1,4 @@
-"""The decorator that makes a class a registered plugin."""
+"""The decorator that registers a class as a plugin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, overload
 
 from ..errors import FieldError, PluginError
-from .base import Plugin, PluginKey, above
+from .base import Plugin, PluginKey, hooks
 from .fields import MISSING, collect_field_specs
 
 __all__ = ["NAMESPACE", "plugin"]
@@ -88,7 +88,7 @@ def plugin(cls: Any = None, /, *, namespace: str = NAMESPACE, version: str = "1"
             raise PluginError(
                 f"{cls.__name__} lacks {' and '.join(missing)}: a plugin is complete with output_dims and compute"
             )
-        _check_words(cls)
+        _check_names(cls)
         key = PluginKey(namespace, cls.__name__ if name is None else name, str(version))
         if not all(key):
             raise PluginError(
@@ -111,7 +111,7 @@ def plugin(cls: Any = None, /, *, namespace: str = NAMESPACE, version: str = "1"
                 for spec in sorted(specs, key=lambda spec: spec.default is not MISSING)
             ]
         )
-        above.register(cls)
+        hooks.register(cls)
         return cls
 
     return decorate if cls is None else decorate(cls)
@@ -120,8 +120,8 @@ def plugin(cls: Any = None, /, *, namespace: str = NAMESPACE, version: str = "1"
 # -- inside ----------------------------------------------------------------------------------------------------------------
 
 
-def _check_words(cls: type[Plugin]) -> None:
-    """Refuse an unknown `Plugin.int8`, and methods that nobody calls because their names are almost right."""
+def _check_names(cls: type[Plugin]) -> None:
+    """Refuse an unknown `Plugin.int8`, and misspelled names of methods."""
     if cls.int8 not in _INT8:
         raise PluginError(
             f"{cls.__name__}.int8 is {cls.int8!r}.\nDo: take one of {', '.join(map(repr, _INT8))}",
@@ -129,7 +129,7 @@ def _check_words(cls: type[Plugin]) -> None:
             found=cls.int8,
         )
     for name in _own_methods(cls):
-        if hook := _OF_TENSORRT.get(name) or _almost(name):
+        if hook := _OF_TENSORRT.get(name) or _similar_hook(name):
             whose = "is TensorRT's name for" if name in _OF_TENSORRT else "is almost"
             raise PluginError(
                 f"{cls.__name__}.{name} {whose} {hook!r}, and nothing calls it.\n"
@@ -147,8 +147,8 @@ def _own_methods(cls: type[Plugin]) -> Iterator[str]:
                 yield name
 
 
-def _almost(name: str) -> str:
-    """The hook that a name may have been meant to be; empty where there is none."""
+def _similar_hook(name: str) -> str:
+    """The method of `Plugin` whose name is similar; empty if there is none."""
     for hook in _HOOKS:
         same, begins = _letters(name) == _letters(hook), len(name) >= 8 and hook.startswith(f"{name}_")
         alike = difflib.SequenceMatcher(None, name, hook).ratio() >= _ALIKE and name not in (f"{hook}d", f"{hook}r")

@@ -14,7 +14,7 @@ _MAGIC, _FORMAT = b"PTRP", 1
 
 
 def wrap(payload: bytes) -> bytes:
-    """Put the header before a payload and the checksum of both behind it."""
+    """Put a header before a payload and a checksum of both after it."""
     data = _HEADER.pack(_MAGIC, _FORMAT, 0, len(payload)) + payload
     return data + struct.pack("<I", zlib.crc32(data))
 

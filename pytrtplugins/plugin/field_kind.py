@@ -1,4 +1,4 @@
-"""A kind of fields: what each form of a plugin makes of the values of one type.
+"""A kind of fields: how values of one type are written in each form of a plugin.
 
 Readers and writers of a form (serialized bytes, ONNX, TensorRT, C++, PyTorch, caffe, the command line) ask the kind of a field, and know no
 types themselves. Libraries' types are named here as text, and looked up where the library is imported. The kinds are in `field_kinds`.
@@ -24,7 +24,7 @@ Values = npt.NDArray[Any]
 
 
 class UnfitValueError(Exception):
-    """A field cannot hold a value.
+    """A field cannot hold the value.
 
     Attributes:
         value: The value, or the item of a tuple.
@@ -37,12 +37,12 @@ class UnfitValueError(Exception):
 
 
 class FieldKind:
-    """What each form of a plugin makes of the values of one type. A stored value is one that `convert` gave.
+    """How values of one type are written in each form of a plugin. A stored value is one that `convert` returned.
 
     Attributes:
         annotation: The type: ``tuple[int, ...]``.
-        type_name: The same in messages.
-        source: The same in the source of a class.
+        type_name: The type's name in messages.
+        source: The type's name in the source of a class.
         code: Type code in the serialized form (docs/reference/format.md).
         onnx: Type of the ONNX attribute, by the names of ``AttributeProto``: ``INTS``.
         plugin_field: Types of TensorRT's ``PluginField`` and, in NumPy, of its elements; None: no ``PluginField`` holds such values.
@@ -52,7 +52,7 @@ class FieldKind:
         torch: Type in a schema of PyTorch; empty: it has none.
         caffe: Type of the protobuf field, after ``*`` if it is repeated; empty: a caffe network has none.
         quotes: What JSON begins with that a person types for text; empty: values are no text.
-        file_ending: Of a file's name that a person may type without ``@``; empty: none.
+        file_ending: Ending of file names that may be typed without ``@``; empty: none.
         samples: Values to try where a plugin is made without the user's.
         is_varied: Whether tests of a plugin try other values than the user's.
         example: What a message shows as a value of the field ``{}`` on the command line.
@@ -123,7 +123,7 @@ class FieldKind:
         raise NotImplementedError
 
     def quick_types(self, numbers: bool) -> dict[str, Any]:
-        """The attributes of a quickly deployable plugin that hold a value: ``{}`` in their names is the field's.
+        """Attributes of a quickly deployable plugin that hold a value, with their types; ``{}`` in a name stands for the field's.
 
         Their types are Python's, or NumPy's name of the elements of an array; ``numbers`` says whether TensorRT reads plain numbers.
         """
@@ -134,7 +134,7 @@ class FieldKind:
         raise NotImplementedError
 
     def from_quick(self, *attributes: Any) -> Any:
-        """The value in these attributes."""
+        """The value in attributes of a quickly deployable plugin."""
         raise NotImplementedError
 
     def cpp_literal(self, value: Any) -> str:
@@ -146,7 +146,7 @@ class FieldKind:
         return []
 
     def cpp_required(self, member: str, label: str) -> list[str]:
-        """Statements in C++ that refuse a member without a value."""
+        """C++ statements that refuse a member without a value."""
         return []
 
     def torch_literal(self, value: Any) -> str | None:
@@ -167,13 +167,13 @@ class FieldKind:
 
 
 class Scalar(FieldKind):
-    """A kind whose values are Python's scalars of one type.
+    """A kind whose values are Python scalars of one type.
 
     Attributes:
-        layout: Of a value in the serialized form, by `struct`.
+        layout: Format of a serialized value, for `struct`.
         zero: The value in a ``PluginField`` that holds nothing.
         element_dtype: Type of elements in NumPy that hold values exactly; empty: no array holds them.
-        torch_letter: Of the type of a constant in a traced graph of PyTorch.
+        torch_letter: Letter of a constant's type in a traced graph of PyTorch.
         is_torch_list: Whether PyTorch has lists of such values as constants and defaults.
     """
 

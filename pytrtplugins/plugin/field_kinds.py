@@ -1,4 +1,4 @@
-"""The kinds of fields that there are: bool, int, float, text, tuples of these, and arrays."""
+"""All kinds of fields: bool, int, float, text, tuples of these, and arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..errors import SerializationError
 from ..utils.cpp_literals import float_literal, int_literal, text_literal
 from ..utils.override import override
 from .field_kind import FieldKind, Scalar, TupleKind, UnfitValueError, Values
-from .given import ARRAY_DTYPES, as_array
+from .field_values import ARRAY_DTYPES, as_array
 from .packing import Reader, pack_text
 
 __all__ = ["KINDS", "SCALARS", "kind_like", "kind_of"]
@@ -28,6 +28,8 @@ _LISTS = {"float16": "float32", "uint8": "int32", "int64": "int32", "bool": "int
 
 
 class _Bool(Scalar):
+    """Python's bool."""
+
     annotation, code, layout = bool, 1, "?"
     onnx, plugin_field, element_dtype = "INT", ("INT32", "int32"), "int8"
     cpp, cpp_empty, expression = "bool", " = {}", "b"
@@ -48,6 +50,8 @@ class _Bool(Scalar):
 
 
 class _Int(Scalar):
+    """Python's int, within 64 bits."""
+
     annotation, code, layout = int, 2, "q"
     onnx, plugin_field, element_dtype = "INT", ("INT32", "int32"), "int64"
     cpp, cpp_empty, expression = "int64_t", " = {}", "i"
@@ -70,7 +74,7 @@ class _Int(Scalar):
 
 
 class _Float(Scalar):
-    """Values are rounded to float32, the type that ONNX, TensorRT and caffe give them, so that every form holds the same value."""
+    """Python's float, rounded to float32, the type in ONNX, TensorRT and caffe, so that every form has the same value."""
 
     annotation, code, layout = float, 3, "f"
     onnx, plugin_field, element_dtype, zero = "FLOAT", ("FLOAT32", "float32"), "float64", 0.0
@@ -104,6 +108,8 @@ class _Float(Scalar):
 
 
 class _Text(Scalar):
+    """Python's str."""
+
     annotation, code = str, 4
     onnx, plugin_field, element_dtype, zero = "STRING", ("CHAR", "int8"), "", ""
     cpp, expression = "std::string", "s"
@@ -136,7 +142,7 @@ class _Text(Scalar):
 
 
 class _Array(FieldKind):
-    """Arrays with elements of one type of NumPy's, or of any that a field may have if ``dtype`` is empty."""
+    """NumPy arrays of one element type, or of any that a field may have if ``dtype`` is empty."""
 
     annotation, source, code, onnx = np.ndarray, "np.ndarray", 33, "TENSOR"
     cpp, expression = "Array", "array"
@@ -241,7 +247,7 @@ KINDS: tuple[FieldKind, ...] = (*SCALARS.values(), *map(TupleKind, SCALARS.value
 
 @functools.cache
 def kind_of(annotation: type, is_tuple: bool = False, dtype: str = "") -> FieldKind:
-    """The kind of fields of this type, or of tuples of it; ``dtype`` is the elements' where it is an array."""
+    """The kind of fields of this type, or of tuples of it; ``dtype`` is the element type of arrays."""
     if annotation is np.ndarray:
         return _Array(dtype)
     return TupleKind(SCALARS[annotation]) if is_tuple else SCALARS[annotation]

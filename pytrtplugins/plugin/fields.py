@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import FieldError, SerializationError
 from .field_kind import FieldKind, UnfitValueError
 from .field_kinds import SCALARS, kind_like, kind_of
-from .given import ARRAY_DTYPES, came_from, origin
+from .field_values import ARRAY_DTYPES, origin_of, value_origin
 from .packing import Reader, pack_text
 
 __all__ = [
@@ -40,7 +40,7 @@ _OPEN = (np.generic, np.number, np.floating, np.integer, np.signedinteger, np.un
 
 @dataclass(frozen=True)
 class FieldSpec:
-    """One typed attribute.
+    """The declaration of one typed attribute.
 
     Attributes:
         name: The attribute's name.
@@ -58,7 +58,7 @@ class FieldSpec:
 
     @property
     def field_kind(self) -> FieldKind:
-        """What each form of a plugin makes of the values."""
+        """The kind of the field, which writes its values in each form of a plugin."""
         return kind_of(self.kind, self.is_tuple, self.dtype)
 
     @property
@@ -87,15 +87,15 @@ class FieldSpec:
             return self.field_kind.convert(value)
         except UnfitValueError as error:
             unfit = error
-        where, found = f"{owner}.{self.name}", unfit.value
+        where, unfit_value = f"{owner}.{self.name}", unfit.value
         if unfit.reason:
-            text = f"{where}: {unfit.reason}, from {origin(self.name)}"
-            raise FieldError(text, name=self.name, value=found) from unfit.__cause__
+            text = f"{where}: {unfit.reason}, from {origin_of(self.name)}"
+            raise FieldError(text, name=self.name, value=unfit_value) from unfit.__cause__
         raise FieldError(
-            f"{where}: expected {self.type_name}, found {found!r} ({type(found).__name__}), from {origin(self.name)}",
+            f"{where}: expected {self.type_name}, found {unfit_value!r} ({type(unfit_value).__name__}), from {origin_of(self.name)}",
             name=self.name,
             expected=self.type_name,
-            found=found,
+            found=unfit_value,
         ) from unfit.__cause__
 
 
@@ -111,8 +111,8 @@ def collect_field_specs(cls: type) -> tuple[FieldSpec, ...]:
     _check_annotated(cls)
     specs: dict[str, FieldSpec] = {}
     for base in reversed(cls.__mro__):
-        own = inspect.get_annotations(base)
-        if not own:
+        annotations = inspect.get_annotations(base)
+        if not annotations:
             continue
         try:
             hints = typing.get_type_hints(base)
@@ -125,7 +125,7 @@ def collect_field_specs(cls: type) -> tuple[FieldSpec, ...]:
                 "Do: import the type that it names; write a type's name, as in count: int",
                 cls=cls,
             ) from error
-        for name in own:
+        for name in annotations:
             hint = hints[name]
             if name.startswith("_") or typing.get_origin(hint) is ClassVar or hint is ClassVar:
                 continue
@@ -134,14 +134,14 @@ def collect_field_specs(cls: type) -> tuple[FieldSpec, ...]:
             if isinstance(default, (types.MemberDescriptorType, property)):
                 default = MISSING
             if default is not MISSING:
-                with came_from("the class"):
+                with value_origin("the class"):
                     default = spec.convert(default, cls.__name__)
             specs[name] = replace(spec, default=default)
     return tuple(specs.values())
 
 
 def _check_annotated(cls: type) -> None:
-    """Refuse ``groups = 2`` without a type: it would look like a field, and be none."""
+    """Refuse an attribute without a type, such as ``groups = 2``, which looks like a field but is none."""
     annotated = {name for base in cls.__mro__ for name in inspect.get_annotations(base)}
     for base in reversed(cls.__mro__):
         for name, value in vars(base).items():
@@ -157,7 +157,7 @@ def _check_annotated(cls: type) -> None:
 
 
 def _unaliased(hint: Any) -> Any:
-    """What an alias made by a ``type`` statement stands for; NumPy's ``NDArray`` is one from NumPy 2.5 on."""
+    """The type that an alias of a ``type`` statement stands for; NumPy's ``NDArray`` is such an alias from NumPy 2.5 on."""
     while (value := getattr(typing.get_origin(hint) or hint, "__value__", None)) is not None:
         arguments = typing.get_args(hint)
         hint = value[arguments] if arguments else value
@@ -201,10 +201,11 @@ def format_value(value: Any) -> str:
 
 def fields_equal(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
     """Whether two sets of field values are the same, arrays by dtype, shape and bytes."""
-    return left.keys() == right.keys() and all(_frozen(left[name]) == _frozen(right[name]) for name in left)
+    return left.keys() == right.keys() and all(_hashable(left[name]) == _hashable(right[name]) for name in left)
 
 
-def _frozen(value: Any) -> Any:
+def _hashable(value: Any) -> Any:
+    """A value in a form that can be compared and hashed."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     return value

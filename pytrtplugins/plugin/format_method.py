@@ -1,4 +1,4 @@
-"""The source of the `supports_format` that a plugin needs if its tensors differ in element type."""
+"""Source text of a `supports_format`, for plugins whose tensors differ in element type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["has_default_formats", "supports_format_source"]
 
 
 def has_default_formats(plugin: Plugin) -> bool:
-    """Whether the plugin has no `Plugin.supports_format` of its own, and so one element type for all tensors."""
+    """Whether the plugin does not override `Plugin.supports_format`: all its tensors have one element type."""
     return type(plugin).supports_format is Plugin.supports_format
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from ..utils.notebook import view
+from ..utils.notebook import object_html
 from .fields import MISSING, format_value
 
 __all__ = ["plugin_view"]
 
 
 def plugin_view(plugin: Any) -> str:
-    """A plugin's class with its fields and their defaults, or an instance with their values, as HTML."""
+    """HTML of a plugin class with its fields and defaults, or of an instance with its values."""
     cls: Any
     cls, values = (plugin, None) if isinstance(plugin, type) else (type(plugin), plugin.fields())
     if "_key" not in vars(cls):
-        return view(f"{cls.__name__}: a class without @plugin")
+        return object_html(f"{cls.__name__}: a class without @plugin")
     rows = []
     for spec in cls.field_specs():
         value = spec.default if values is None else values[spec.name]
@@ -24,4 +24,4 @@ def plugin_view(plugin: Any) -> str:
     doc = (inspect.getdoc(cls) or "").partition("\n\n")[0]
     columns = ("field", "type", "default" if values is None else "value")
     title = f"plugin {cls.plugin_key()}" + ("" if values is None else ", an instance")
-    return view(title, columns, rows, [doc] if doc else [])
+    return object_html(title, columns, rows, [doc] if doc else [])

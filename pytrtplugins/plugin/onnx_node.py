@@ -1,4 +1,4 @@
-"""A plugin ↔ a node of an ONNX graph.
+"""Convert between a plugin and a node of an ONNX graph.
 
 The node's domain is the plugin's namespace and its type the plugin's name. ``plugin_namespace`` and ``plugin_version``
 are always written: TensorRT's parser needs them to find the creator, and to prefer it over a local function of the same
@@ -15,8 +15,8 @@ from ..tensor import DType, TensorDesc
 from ..utils.optional import require
 from ..utils.text_formats import shorten
 from ..validation import check_tensor
-from .base import Plugin, above
-from .given import came_from
+from .base import Plugin, hooks
+from .field_values import value_origin
 from .registry import is_registered, lookup
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ __all__ = [
     "STANDARD_DOMAINS",
     "as_node",
     "from_node",
-    "hands_int8_on",
     "is_plugin_node",
     "node_attributes",
+    "passes_int8_through",
     "requantizes",
     "scales_of",
-    "takes",
+    "supports_dtype",
 ]
 
 SCALES = "pytrtplugins_scales"
@@ -67,7 +67,7 @@ def as_node(plugin: Plugin, inputs: Iterable[str], outputs: Iterable[str], name:
 
 
 def is_plugin_node(node: onnx.NodeProto | ir.Node) -> bool:
-    """Whether the node is a plugin's: it says so in ``plugin_namespace``, or its domain and type are registered."""
+    """Whether the node is a plugin: it has ``plugin_namespace``, or its domain and type are registered."""
     if node.domain in STANDARD_DOMAINS:
         return False
     named = any(attribute.name == "plugin_namespace" for attribute in _attributes(node))
@@ -100,12 +100,12 @@ def from_node(node: onnx.NodeProto | ir.Node) -> Plugin:
             f"{where}: unknown attributes {sorted(unknown)}; the class declares {list(specs) or 'none'}",
             name=sorted(unknown)[0],
         )
-    with came_from(f"attribute '{{}}' of node {node.name or node.op_type!r}"):
+    with value_origin(f"attribute '{{}}' of node {node.name or node.op_type!r}"):
         return cls(**values)
 
 
-def hands_int8_on(node: onnx.NodeProto | ir.Node) -> bool:
-    """Whether a node is that of a plugin which passes int8 values through; where it cannot be made, whoever runs it says why."""
+def passes_int8_through(node: onnx.NodeProto | ir.Node) -> bool:
+    """Whether the node's plugin passes int8 values through unchanged. A node that cannot be made a plugin gives False: its run raises."""
     try:
         return from_node(node).int8 == "pass_through"
     except PytrtpluginsError:
@@ -113,20 +113,20 @@ def hands_int8_on(node: onnx.NodeProto | ir.Node) -> bool:
 
 
 def requantizes(node: onnx.NodeProto | ir.Node) -> bool:
-    """Whether a node is that of a plugin which computes on int8 codes, in all inputs and outputs, with scales of its own."""
+    """Whether the node's plugin computes on int8 codes, in all inputs and outputs, with scales of its own."""
     try:
-        return from_node(node).int8 == "requantize" and takes(node, DType.INT8)
+        return from_node(node).int8 == "requantize" and supports_dtype(node, DType.INT8)
     except PytrtpluginsError:
         return False
 
 
 def scales_of(node: onnx.NodeProto | ir.Node) -> tuple[float, ...]:
-    """Values of a step of each input, then of each output, where the node is on int8 codes; else empty."""
+    """Scales (value of one int8 step) of each input, then of each output, of a node on int8 codes; else empty."""
     return tuple(node_attributes(node).get(SCALES, ()))
 
 
-def takes(node: onnx.NodeProto | ir.Node, dtype: DType) -> bool:
-    """Whether the plugin of a node takes and gives tensors of this element type."""
+def supports_dtype(node: onnx.NodeProto | ir.Node, dtype: DType) -> bool:
+    """Whether the node's plugin supports tensors of this element type, as inputs and outputs."""
     ends: Any = (node.inputs, node.outputs) if hasattr(node, "inputs") else (node.input, node.output)  # type: ignore[union-attr]
     plugin, tensors = from_node(node), range(sum(map(len, ends)))
     descs = [TensorDesc(f"tensor{index}", (1,) * 4, dtype) for index in tensors]
@@ -179,4 +179,4 @@ def _to_attribute(helper: Any, spec: FieldSpec, value: Any) -> onnx.AttributePro
     return helper.make_attribute(spec.name, value, attr_type=getattr(proto, kind.onnx))  # type: ignore[no-any-return]
 
 
-above.as_node = as_node
+hooks.as_node = as_node

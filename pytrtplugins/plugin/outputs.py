@@ -1,4 +1,4 @@
-"""A plugin's outputs, compared with its own rules: dims, element types and arrays."""
+"""Check a plugin's outputs against its own rules: dims, element types and arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["check_dtypes", "check_elements", "checked_arrays", "checked_dims"]
 
 
 def check_elements(plugin: object, most: int | None, tensors: Iterable[Dims]) -> None:
-    """Require that no tensor has more elements than a plugin takes; one with symbolic dims passes, and is checked when it has sizes.
+    """Refuse tensors with more elements than the plugin allows; symbolic dims pass, and are checked when their sizes are known.
 
     Raises:
         DimsError: one has.
@@ -31,7 +31,7 @@ def check_elements(plugin: object, most: int | None, tensors: Iterable[Dims]) ->
 
 
 def checked_dims(plugin: object, dims: Any) -> Dims:
-    """What `Plugin.output_dims` gave for one output, as dims.
+    """The dims that `Plugin.output_dims` returned for one output, checked.
 
     Raises:
         DimsError: they are not dims.
@@ -64,15 +64,15 @@ def check_dtypes(plugin: object, verb: str, dtypes: Sequence[DType]) -> None:
 def checked_arrays(
     plugin: object, inputs: Sequence[Array], result: Any, dims: Sequence[Dims], dtypes: Sequence[DType]
 ) -> tuple[Array, ...]:
-    """What `Plugin.compute` gave for these inputs, as a tuple of arrays; dims and types are what the plugin says of the outputs.
+    """The result of `Plugin.compute` as a tuple of arrays, whose dims and types are checked against the plugin's rules.
 
     Raises:
         DimsError: there are more or fewer outputs, or one has another shape.
         PluginError: an output is not an array, or has another element type.
     """
 
-    def wrong(kind: type[PluginError], problem: str, wanted: object, found: object) -> PluginError:
-        return kind(f"{plugin!r}: {problem}", plugin=plugin, expected=wanted, found=found)
+    def wrong(kind: type[PluginError], problem: str, expected: object, found: object) -> PluginError:
+        return kind(f"{plugin!r}: {problem}", plugin=plugin, expected=expected, found=found)
 
     arrays = tuple(result) if isinstance(result, (tuple, list)) else (result,)
     expected = [f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in zip(dims, dtypes, strict=True)]
@@ -88,8 +88,8 @@ def checked_arrays(
             problem = f"{where} is of type {type(array).__name__}, expected an array {expected[index]}"
             raise wrong(PluginError, problem, expected[index], type(array))
         if tuple(array.shape) != shape:
-            given = [tuple(x.shape) for x in inputs]
-            problem = f"{where} has shape {tuple(array.shape)}, output_dims says {shape} for inputs {given}"
+            input_dims = [tuple(x.shape) for x in inputs]
+            problem = f"{where} has shape {tuple(array.shape)}, output_dims says {shape} for inputs {input_dims}"
             raise wrong(DimsError, problem, shape, tuple(array.shape))
         if array.dtype.name != dtype.value:
             do = f"Do: return array.astype(numpy.{dtype}), or override output_dtypes."

@@ -1,4 +1,4 @@
-"""Numbers and texts in serialized bytes (docs/reference/format.md)."""
+"""Read and write numbers and texts in serialized bytes (docs/reference/format.md)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def pack_text(text: str) -> bytes:
 
 
 class Reader:
-    """Reads little-endian data piece by piece and never past its end."""
+    """Reads little-endian data sequentially, and never past its end."""
 
     def __init__(self, data: bytes, owner: str) -> None:
         self.data, self.owner, self.offset = data, owner, 0
 
     def take(self, count: int) -> bytes:
         """The next ``count`` bytes."""
-        left = len(self.data) - self.offset
-        if count > left:
+        bytes_left = len(self.data) - self.offset
+        if count > bytes_left:
             raise SerializationError(
-                f"{self.owner}: the data ends early: {count} bytes expected at offset {self.offset}, {left} left",
+                f"{self.owner}: the data ends early: {count} bytes expected at offset {self.offset}, {bytes_left} left",
                 offset=self.offset,
             )
         self.offset += count

@@ -1,4 +1,4 @@
-"""Which form of a plugin an engine runs: its own `enqueue`, its decomposition, or `compute`."""
+"""Select the form of a plugin that an engine runs: its own `enqueue`, its decomposition, or `compute`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = [
     "RUNNING",
     "check_forms",
     "chosen_form",
-    "forms_in",
     "forms_of",
     "has_enqueue",
     "plugin_classes",
     "requested_forms",
+    "requested_forms_in",
 ]
 
 FORMS = ("enqueue", "decomposition", "compute")
@@ -90,14 +90,14 @@ def plugin_classes(model: onnx.ModelProto | ir.Model) -> dict[str, type[Plugin]]
     return {_name(cls): cls for cls in classes}
 
 
-def forms_in(model: onnx.ModelProto, requested: Mapping[str, str]) -> dict[str, str]:
-    """The forms that a user asks for of the plugins that a model, or a part of one, has."""
+def requested_forms_in(model: onnx.ModelProto, requested: Mapping[str, str]) -> dict[str, str]:
+    """The user's requested forms, for those plugins that are in a model or in a part of one."""
     classes = plugin_classes(model) if requested else {}
     return {name: form for name, form in requested.items() if name in classes}
 
 
 def requested_forms(requested: Mapping[str, str]) -> dict[str, str]:
-    """What a user asks for, as a dictionary.
+    """The user's requested forms as a dictionary.
 
     Raises:
         UsageError: it is not a mapping, or a form is unknown.
@@ -111,7 +111,7 @@ def requested_forms(requested: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_forms(model: onnx.ModelProto, engine: str, forms: Sequence[str], requested: Mapping[str, str]) -> None:
-    """Require that a model has the plugins for which a form is asked, that these have it, and that it is among an engine's ``forms``.
+    """Check requested forms: the model has the plugins, they have the forms, and the engine can run them (``forms``).
 
     Raises:
         UsageError: one is not so; the message gives the alternatives.
@@ -119,15 +119,15 @@ def check_forms(model: onnx.ModelProto, engine: str, forms: Sequence[str], reque
     classes = plugin_classes(model) if requested else {}
     for name, form in requested.items():
         if name not in classes:
-            known = ", ".join(sorted(classes)) or "none"
-            raise UsageError(f"plugins: the model has no plugin {name!r}; it has {known}", plugin=name)
+            plugin_names = ", ".join(sorted(classes)) or "none"
+            raise UsageError(f"plugins: the model has no plugin {name!r}; it has {plugin_names}", plugin=name)
         runs = {entry.partition(" ")[0] for entry in forms} or set(FORMS)
-        possible = [each for each in forms_of(classes[name]) if each in runs]
+        possible = [candidate for candidate in forms_of(classes[name]) if candidate in runs]
         if form not in possible:
             why = "has none of its own" if form in runs else f"is never run by engine {engine!r}"
             raise UsageError(
                 f"plugins: {name} cannot run as {form!r}: it {why}.\n"
-                f"Do: " + " or ".join(f"plugins={{{name!r}: {each!r}}}" for each in possible),
+                f"Do: " + " or ".join(f"plugins={{{name!r}: {candidate!r}}}" for candidate in possible),
                 plugin=name,
                 form=form,
             )

@@ -1,4 +1,4 @@
-"""(namespace, name, version) → plugin class."""
+"""Registry of plugin classes by (namespace, name, version)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 
 from ..errors import RegistryError
 from ..utils.forks import ForkLock
-from .base import Plugin, PluginKey, above
+from .base import Plugin, PluginKey, hooks
 
 __all__ = ["PluginKey", "is_registered", "lookup", "register", "registered"]
 
@@ -26,13 +26,16 @@ def register(cls: type[Plugin]) -> None:
     """
     key = cls.plugin_key()
     with _lock:
-        taken = _classes.get(key)
-        if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+        registered_class = _classes.get(key)
+        if registered_class is not None and (registered_class.__module__, registered_class.__qualname__) != (
+            cls.__module__,
+            cls.__qualname__,
+        ):
             raise RegistryError(
-                f"plugin {key} cannot be {_where(cls)}: the key belongs to {_where(taken)}.\n"
+                f"plugin {key} cannot be {_class_location(cls)}: the key belongs to {_class_location(registered_class)}.\n"
                 f'Do: give one of them another version, @plugin(namespace="{key.namespace}", version="2"), or another namespace.',
                 key=key,
-                taken_by=taken,
+                taken_by=registered_class,
             )
         _classes[key] = cls
 
@@ -45,18 +48,18 @@ def lookup(namespace: str, name: str, version: str | None = None) -> type[Plugin
     """
     if namespace in _SHIPPED:
         __import__(_SHIPPED[namespace])
-    found = {key: cls for key, cls in _snapshot().items() if key[:2] == (namespace, name)}
+    matches = {key: cls for key, cls in _snapshot().items() if key[:2] == (namespace, name)}
     if version is not None:
-        found = {key: cls for key, cls in found.items() if key.version == version}
-    if len(found) == 1:
-        return next(iter(found.values()))
-    wanted = f"{namespace}::{name}" + ("" if version is None else f" version {version}")
-    if found:
-        versions = ", ".join(sorted(key.version for key in found))
+        matches = {key: cls for key, cls in matches.items() if key.version == version}
+    if len(matches) == 1:
+        return next(iter(matches.values()))
+    key_text = f"{namespace}::{name}" + ("" if version is None else f" version {version}")
+    if matches:
+        versions = ", ".join(sorted(key.version for key in matches))
         raise RegistryError(
-            f"plugin {wanted} is registered in several versions: {versions}.\nDo: name one of them.", wanted=wanted
+            f"plugin {key_text} is registered in several versions: {versions}.\nDo: name one of them.", wanted=key_text
         )
-    raise RegistryError(f"plugin {wanted} is not registered.\n{_near(namespace, name)}", wanted=wanted)
+    raise RegistryError(f"plugin {key_text} is not registered.\n{_similar_names(namespace, name)}", wanted=key_text)
 
 
 def is_registered(namespace: str, name: str) -> bool:
@@ -76,21 +79,21 @@ def _snapshot() -> dict[PluginKey, type[Plugin]]:
         return dict(_classes)
 
 
-def _near(namespace: str, name: str) -> str:
+def _similar_names(namespace: str, name: str) -> str:
+    """A hint with similar registered names, for messages."""
     classes = _snapshot()
     names = {f"{key.namespace}::{key.name}": key for key in classes}
     close = difflib.get_close_matches(f"{namespace}::{name}", names, n=3, cutoff=0.6)
     same_name = [text for text, key in names.items() if key.name.lower() == name.lower() and text not in close]
     versions = [str(key) for key in classes if key[:2] == (namespace, name)]
     hints = versions or close + same_name
-    known = f"Near: {', '.join(hints)}.\n" if hints else f"Registered: {', '.join(sorted(names)) or 'none'}.\n"
-    return (
-        f"{known}Do: import the module that defines it (from a shell: --plugins yourmodule) before the model is read."
-    )
+    candidates = f"Near: {', '.join(hints)}.\n" if hints else f"Registered: {', '.join(sorted(names)) or 'none'}.\n"
+    return f"{candidates}Do: import the module that defines it (from a shell: --plugins yourmodule) before the model is read."
 
 
-def _where(cls: type) -> str:
+def _class_location(cls: type) -> str:
+    """Module and name of a class, for messages."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-above.register, above.lookup = register, lookup
+hooks.register, hooks.lookup = register, lookup

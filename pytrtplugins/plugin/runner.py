@@ -1,4 +1,4 @@
-"""One plugin node in a running engine: the life cycle's calls in order."""
+"""Run one plugin node in an engine: calls the methods of the life cycle in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..tensor import DType, TensorDesc
 from .base import Plugin
 from .outputs import check_elements
 
-__all__ = ["PluginRunner", "host_memory", "naming_node"]
+__all__ = ["PluginRunner", "host_workspace", "naming_node"]
 
 
 @contextmanager
@@ -34,13 +34,13 @@ def naming_node(name: str) -> Iterator[None]:
         raise type(error)(f"node {name!r}: {error}", node=name, **error.facts) from None
 
 
-def host_memory(size: int) -> npt.NDArray[np.uint8]:
-    """A workspace in the process's own memory."""
+def host_workspace(size: int) -> npt.NDArray[np.uint8]:
+    """Allocate a workspace of ``size`` bytes in host memory."""
     return np.empty(size, np.uint8)
 
 
 class PluginRunner:
-    """Drives a plugin through its life: `configure`, `workspace_size`, `initialize`, `enqueue`, `terminate`.
+    """Calls a plugin's methods in order: `configure`, `workspace_size`, `initialize`, `enqueue`, `terminate`.
 
     Engines for CPUs call `run`, which describes NumPy arrays itself. Others call `prepare` where dims are new, then `enqueue`.
     Nothing else calls these methods of a plugin.
@@ -63,7 +63,7 @@ class PluginRunner:
         name: str = "",
         *,
         form: str = "enqueue",
-        allocate: Callable[[int], Any] | None = host_memory,
+        allocate: Callable[[int], Any] | None = host_workspace,
         scales: Sequence[float] = (),
     ) -> None:
         self.plugin, self.name, self._allocate, self._scales = plugin, name, allocate, scales

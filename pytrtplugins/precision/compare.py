@@ -1,4 +1,4 @@
-"""Compares two engines or models: the first tensor that differs, and where."""
+"""Compare two engines or models tensor by tensor: the first that differs, and where."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy.typing as npt
 from ..engines.base.arithmetic import Arithmetic
 from ..engines.base.engine import Engine
 from ..errors import UsageError
-from ..plugin.policy import forms_in
-from ..utils.notebook import view
+from ..plugin.policy import requested_forms_in
+from ..utils.notebook import object_html
 from .network import Sample
 from .submodels import find_layers, floating_tensors, in_groups, with_outputs
 from .tolerance import Tolerance
@@ -26,7 +26,7 @@ _LIMIT_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class TensorDifference:
-    """One tensor that both have.
+    """The difference of one tensor between two engines.
 
     Attributes:
         name: The tensor's name.
@@ -45,7 +45,7 @@ class TensorDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All tensors that two engines share, in the order of the first.
+    """Differences of all tensors that two engines share, in the first engine's order.
 
     Attributes:
         tensors: The tensors that both have.
@@ -66,13 +66,15 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         rows = [
-            (each.name, each.layer, each.op_type, f"{each.error:.4g}") for each in self.tensors if not each.error <= 1
+            (difference.name, difference.layer, difference.op_type, f"{difference.error:.4g}")
+            for difference in self.tensors
+            if not difference.error <= 1
         ]
         title, _, _ = str(self).partition("\n")
-        return view(title, ("tensor that differs", "layer", "operator", "error / tolerance"), rows)
+        return object_html(title, ("tensor that differs", "layer", "operator", "error / tolerance"), rows)
 
     def __str__(self) -> str:
-        """What differs first, and its worst elements."""
+        """The first tensor that differs, and its worst elements."""
         first = self.first_difference
         if first is None:
             largest = max((tensor.error for tensor in self.tensors), default=0.0)
@@ -80,7 +82,7 @@ class Comparison:
         lines = [
             f"first difference: {first.name!r}, given by {first.layer!r} ({first.op_type}): {first.error:.4g} times the tolerance"
         ]
-        lines += [f"  {list(index)}: {one:.7g} and {other:.7g}" for index, one, other in first.worst]
+        lines += [f"  {list(index)}: {value:.7g} and {other:.7g}" for index, value, other in first.worst]
         return "\n".join(lines)
 
 
@@ -93,7 +95,7 @@ def compare(
     worst: int = 5,
     limit_bytes: int = _LIMIT_BYTES,
 ) -> Comparison:
-    """Run two engines on the same inputs and compare every float tensor that both have by name; what the first gives is expected.
+    """Run two engines on the same inputs and compare every float tensor whose name both have; the first engine is the reference.
 
     Both are built again with their tensors as outputs, a part at a time; an engine that computes otherwise then, having fused
     layers before, is compared as it is with them apart.
@@ -105,19 +107,19 @@ def compare(
     outputs = [{desc.name for desc in engine.outputs} for engine in (first, second)]
     layers = find_layers(first.model)
     shared = (names[first] & names[second]) | (outputs[0] & outputs[1])
-    kept = [layer for layer in layers if set(layer.outputs) & shared]
-    if not kept:
+    shared_layers = [layer for layer in layers if set(layer.outputs) & shared]
+    if not shared_layers:
         raise UsageError("compare: the two share no tensor by name: they are different networks")
-    found: list[TensorDifference] = []
-    for group in in_groups(kept, limit_bytes):
+    all_differences: list[TensorDifference] = []
+    for group in in_groups(shared_layers, limit_bytes):
         taps = {name: layer for layer in group for name in layer.outputs if name in shared}
         differences = _differences(first, second, list(taps), samples, tolerance, worst)
-        found += [
+        all_differences += [
             TensorDifference(name, layer.name, layer.node.op_type, *differences[name]) for name, layer in taps.items()
         ]
     ordered = [name for layer in layers for name in layer.outputs]
     return Comparison(
-        tuple(found),
+        tuple(all_differences),
         tuple(name for name in ordered if name not in shared),
         tuple(sorted(names[second] - names[first] - shared)),
         (first.arithmetic, second.arithmetic),
@@ -127,31 +129,34 @@ def compare(
 def _differences(
     first: Engine, second: Engine, names: list[str], samples: Sequence[Sample], tolerance: Tolerance, worst: int
 ) -> dict[str, tuple[float, tuple[Any, ...]]]:
-    found: dict[str, tuple[float, tuple[Any, ...]]] = dict.fromkeys(names, (0.0, ()))
+    worst_errors: dict[str, tuple[float, tuple[Any, ...]]] = dict.fromkeys(names, (0.0, ()))
     with ExitStack() as stack:
-        one, other = (stack.enter_context(_tapped(engine, names).create_context()) for engine in (first, second))
+        first_context, second_context = (
+            stack.enter_context(_with_tensors_as_outputs(engine, names).create_context()) for engine in (first, second)
+        )
         for sample in samples:
-            expected, given = one.run(dict(sample)), other.run(dict(sample))
+            expected, actual = first_context.run(dict(sample)), second_context.run(dict(sample))
             for name in names:
-                if expected[name].shape != given[name].shape:
+                if expected[name].shape != actual[name].shape:
                     raise UsageError(
-                        f"compare: tensor {name!r} has dims {expected[name].shape} and {given[name].shape}", tensor=name
+                        f"compare: tensor {name!r} has dims {expected[name].shape} and {actual[name].shape}",
+                        tensor=name,
                     )
-                error = tolerance.error(given[name], expected[name])
-                if error > found[name][0]:
-                    found[name] = (error, _worst(expected[name], given[name], worst))
-    return found
+                error = tolerance.error(actual[name], expected[name])
+                if error > worst_errors[name][0]:
+                    worst_errors[name] = (error, _worst(expected[name], actual[name], worst))
+    return worst_errors
 
 
-def _tapped(engine: Engine, names: list[str]) -> Engine:
+def _with_tensors_as_outputs(engine: Engine, names: list[str]) -> Engine:
     model = with_outputs(engine.model, names)
-    return type(engine)(model, replace(engine.options, plugins=forms_in(model, engine.options.plugins)))
+    return type(engine)(model, replace(engine.options, plugins=requested_forms_in(model, engine.options.plugins)))
 
 
 def _worst(
-    expected: npt.NDArray[Any], found: npt.NDArray[Any], count: int
+    expected: npt.NDArray[Any], actual: npt.NDArray[Any], count: int
 ) -> tuple[tuple[tuple[int, ...], float, float], ...]:
-    a, b = expected.astype(np.float64), found.astype(np.float64)
+    a, b = expected.astype(np.float64), actual.astype(np.float64)
     with np.errstate(invalid="ignore"):
         difference = np.where(a == b, 0.0, np.abs(a - b))
     difference[np.isnan(difference)] = np.inf

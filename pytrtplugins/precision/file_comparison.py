@@ -1,4 +1,4 @@
-"""Compares an engine with its ONNX file, which onnxruntime runs as it is."""
+"""Compare an engine with its ONNX file, which onnxruntime runs unchanged."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from ..engines.base.arithmetic import Arithmetic
 from ..engines.base.engine import Engine
-from ..engines.base.failures import explaining
+from ..engines.base.failures import as_error
 from ..errors import ExecutionError, UsageError
-from ..utils.notebook import view
+from ..utils.notebook import object_html
 from ..utils.optional import require
 from .network import Sample
 from .tolerance import Tolerance
@@ -26,7 +26,7 @@ _ERRORS = 3  # onnxruntime logs nothing less
 
 @dataclass(frozen=True)
 class OutputDifference:
-    """One output of a network.
+    """The difference of one output.
 
     Attributes:
         name: The output's name.
@@ -49,7 +49,7 @@ class OutputDifference:
 
 @dataclass(frozen=True)
 class FileComparison:
-    """All outputs of an engine beside those of its file.
+    """Differences of all outputs between an engine and its ONNX file.
 
     Attributes:
         outputs: The outputs in the file's order.
@@ -70,7 +70,7 @@ class FileComparison:
             for output in self.outputs
         ]
         title = "the engine agrees with the file" if self.agrees else "the engine differs from the file"
-        return view(title, ("output", "absolute", "relative", "error / tolerance"), rows)
+        return object_html(title, ("output", "absolute", "relative", "error / tolerance"), rows)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.outputs))
@@ -99,14 +99,14 @@ def compare_with_file(
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = _ERRORS
-    with explaining(f"{path}: onnxruntime does not load the file as it is", "onnxruntime"):
+    with as_error(f"{path}: onnxruntime does not load the file as it is", "onnxruntime"):
         session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_outputs()]
     _check_names(path, engine, [value.name for value in session.get_inputs()], names)
     differences: dict[str, OutputDifference] = {}
     with engine.create_context() as context:
         for sample in samples:
-            with explaining(f"{path}: onnxruntime does not run the file as it is", "onnxruntime", ExecutionError):
+            with as_error(f"{path}: onnxruntime does not run the file as it is", "onnxruntime", ExecutionError):
                 expected = session.run(names, dict(sample))
             results = context.run(dict(sample))
             for name, array in zip(names, expected, strict=True):
@@ -118,22 +118,25 @@ def compare_with_file(
 
 def _check_names(path: str | Path, engine: Engine, inputs: Sequence[str], outputs: Sequence[str]) -> None:
     for kind, names, descs in (("inputs", inputs, engine.inputs), ("outputs", outputs, engine.outputs)):
-        own = [desc.name for desc in descs]
-        if sorted(own) != sorted(names):
+        engine_names = [desc.name for desc in descs]
+        if sorted(engine_names) != sorted(names):
             raise UsageError(
-                f"{path} has the {kind} {', '.join(names)}, and the engine {', '.join(own)}: it was built from another file.\n"
+                f"{path} has the {kind} {', '.join(names)}, and the engine {', '.join(engine_names)}: it was built from another file.\n"
                 f"Do: compare_with_file(path, build(path), ...)"
             )
 
 
 def _difference(
-    name: str, found: npt.NDArray[Any], expected: npt.NDArray[Any], tolerance: Tolerance
+    name: str, actual: npt.NDArray[Any], expected: npt.NDArray[Any], tolerance: Tolerance
 ) -> OutputDifference:
-    for what, own, other in (("dims", found.shape, expected.shape), ("element type", found.dtype, expected.dtype)):
-        if own != other:
-            return OutputDifference(name, np.inf, np.inf, np.inf, f"{what} {own}, in the file {other}")
+    for what, of_engine, of_file in (
+        ("dims", actual.shape, expected.shape),
+        ("element type", actual.dtype, expected.dtype),
+    ):
+        if of_engine != of_file:
+            return OutputDifference(name, np.inf, np.inf, np.inf, f"{what} {of_engine}, in the file {of_file}")
     wide = np.float64 if expected.dtype.kind in "fV" else object  # whole numbers of 64 bits exceed float64
-    a, b = found.astype(wide), expected.astype(wide)
+    a, b = actual.astype(wide), expected.astype(wide)
     same = (a == b) | ((a != a) & (b != b))
     if same.all():
         return OutputDifference(name, 0.0, 0.0, 0.0)
@@ -142,7 +145,7 @@ def _difference(
         absolute = np.abs(a - b)
         relative = absolute / np.abs(b)
     largest = _largest(absolute)
-    error = tolerance.error(np.where(same, 0, found), np.where(same, 0, expected)) if largest < np.inf else np.inf
+    error = tolerance.error(np.where(same, 0, actual), np.where(same, 0, expected)) if largest < np.inf else np.inf
     return OutputDifference(name, largest, _largest(relative), error)
 
 

@@ -1,4 +1,4 @@
-"""The changes that the search can make to a layer, and their costs."""
+"""Changes that the search can make to a layer, and their costs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "int8": 1, "fp8": 1}
 
 @dataclass(frozen=True)
 class Intervention:
-    """One thing to try.
+    """One change of precisions or scales to try.
 
     Attributes:
         name: What it is, in words.
@@ -42,7 +42,7 @@ class Intervention:
         )
 
     def parts(self) -> tuple[Intervention, ...]:
-        """What can be reverted by itself: each layer, or all of the scales."""
+        """Parts that can be reverted separately: each layer, or all scales."""
         if self.scales:
             return (self,)
         return tuple(replace(self, layers={name: choice}) for name, choice in self.layers.items())
@@ -55,32 +55,32 @@ def interventions(
     model: onnx.ModelProto,
     tables: Mapping[str, CalibrationTable],
 ) -> list[Intervention]:
-    """Everything that can be tried at a layer and has not been: the cheap first."""
-    base, found = precisions.precision, []
+    """All changes of a layer that have not been tried, the cheapest first."""
+    base, candidates = precisions.precision, []
     pinned = set(precisions.pinned())
     fresh = layer.name not in pinned
     if base in CODES and fresh:
         weighted = layer.node.op_type in _WEIGHTED
-        held = precisions.layers.get(layer.name)
-        if precisions.per_tensor and weighted and (held is None or held.strategy != "per-channel"):
-            found.append(_one("scales per channel", layer, LayerPrecision(base, "per-channel")))
+        current = precisions.layers.get(layer.name)
+        if precisions.per_tensor and weighted and (current is None or current.strategy != "per-channel"):
+            candidates.append(_one("scales per channel", layer, LayerPrecision(base, "per-channel")))
         read = [tensor for name in layer.inputs for tensor in sources(model, name)]
         for algorithm, table in tables.items():
             scales = {name: float(table[name]) for name in read if name in table and name in precisions.scales}
             if any(precisions.scales[name] != scale for name, scale in scales.items()):
-                choice = held or LayerPrecision(base, "calibrator")
-                found.append(Intervention(f"scales of {algorithm}", {layer.name: choice}, scales))
+                choice = current or LayerPrecision(base, "calibrator")
+                candidates.append(Intervention(f"scales of {algorithm}", {layer.name: choice}, scales))
     if base not in CODES and fresh and layer.node.op_type in _WEIGHTED:
-        found.append(_one("float32 sums, half weights", layer, LayerPrecision("fp32", "half-weights")))
+        candidates.append(_one("float32 sums, half weights", layer, LayerPrecision("fp32", "half-weights")))
     if fresh:
-        found.append(_one("pin", layer, LayerPrecision("fp32", "pin")))
+        candidates.append(_one("pin", layer, LayerPrecision("fp32", "pin")))
     parents = [member for member in layers if set(member.outputs) & set(layer.inputs) and member.name not in pinned]
     if parents:
         changed = {member.name: LayerPrecision("fp32", "pin", f"read by {layer.name}") for member in parents}
         if fresh:
             changed[layer.name] = LayerPrecision("fp32", "pin")
-        found.append(Intervention("pin with parents" if fresh else "pin parents", changed, {}))
-    return found
+        candidates.append(Intervention("pin with parents" if fresh else "pin parents", changed, {}))
+    return candidates
 
 
 def modelled_us(precisions: Precisions, layers: list[Layer], model: onnx.ModelProto) -> float:

@@ -1,4 +1,4 @@
-"""The error that each layer adds to a network's error, and the error that it inherits."""
+"""Measure the error that each layer adds, and the error that it inherits."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _HALF_RANGE = {"fp16": 65504.0, "bf16": 3.3895313892515355e38}
 
 @dataclass(frozen=True)
 class LayerError:
-    """Errors of one layer; 1 is the tolerance.
+    """Errors of one layer, in units of the tolerance.
 
     Attributes:
-        own: Its error when it runs alone on float32's inputs.
-        total: Its error in the network: its own, and what it inherits.
+        own: The layer's error when it runs alone on float32's inputs.
+        total: The layer's error in the network: its own and the inherited one.
         amax: Largest |x| of its outputs in float32.
         clipped: Share of the values that the precision cannot represent, being too large.
         histogram: Counts of |x| in 64 bins of equal width from 0 to ``histogram_range``.
@@ -80,23 +80,24 @@ class Measurer:
         exact = self._expected(names)
         with self.network.candidate(precisions, names).create_context() as candidate:
             for sample, expected in zip(self.samples, exact, strict=True):
-                found = candidate.run(dict(sample))
+                actual = candidate.run(dict(sample))
                 for name in names:
-                    errors[name] = max(errors[name], self.tolerance.error(found[name], expected[name]))
+                    errors[name] = max(errors[name], self.tolerance.error(actual[name], expected[name]))
         return errors
 
     def _expected(self, names: Sequence[str]) -> list[dict[str, Any]]:
-        """Float32's tensors, sample by sample; those of the last calls are kept, within the limit."""
+        """Tensors of the float32 model, sample by sample; recent ones are cached, within the memory limit."""
         new = [name for name in names if name not in self._exact[0]]
-        if sum(array.nbytes for kept in self._exact for array in kept.values()) > self.limit_bytes:
+        if sum(array.nbytes for tensors in self._exact for array in tensors.values()) > self.limit_bytes:
             self._exact, new = [{} for _ in self.samples], list(names)
         if new:
             with self.network.reference(new).create_context() as reference:
-                for sample, kept in zip(self.samples, self._exact, strict=True):
-                    kept.update(reference.run(dict(sample)))
+                for sample, tensors in zip(self.samples, self._exact, strict=True):
+                    tensors.update(reference.run(dict(sample)))
         return self._exact
 
     def _group(self, precisions: Precisions, group: list[Layer]) -> list[LayerError]:
+        """Measure a group of layers in one run per sample."""
         inputs = {info.name for info in self.network.model.graph.input}
         taps = list(dict.fromkeys(name for layer in group for name in layer.outputs))
         alone: dict[str, Any] = {layer.name: self.network.alone(precisions, layer) for layer in group}
@@ -104,40 +105,40 @@ class Measurer:
         keys = {name: sha256_hex(part) for name, part in parts.items()}
         new = [layer for layer in group if layer.name in keys and keys[layer.name] not in self._own]
         reads = {layer.name: [info.name for info in alone[layer.name].graph.input] for layer in new}
-        wanted = list(dict.fromkeys([*taps, *(name for names in reads.values() for name in names)]))
-        totals, own = dict.fromkeys(taps, 0.0), dict.fromkeys((layer.name for layer in new), 0.0)
+        tensor_names = list(dict.fromkeys([*taps, *(name for names in reads.values() for name in names)]))
+        totals, own_errors = dict.fromkeys(taps, 0.0), dict.fromkeys((layer.name for layer in new), 0.0)
         histograms = {layer.name: Histogram() for layer in group}
         with ExitStack() as stack:
-            tapped = [name for name in wanted if name not in inputs]
+            tapped = [name for name in tensor_names if name not in inputs]
             reference = stack.enter_context(self.network.reference(tapped).create_context())
             candidate = stack.enter_context(self.network.candidate(precisions, taps).create_context())
             engines = {layer.name: self.network.build(precisions.precision, alone[layer.name]) for layer in new}
             contexts = {name: stack.enter_context(engine.create_context()) for name, engine in engines.items()}
             for sample in self.samples:
                 expected = {**sample, **reference.run(dict(sample))}
-                found = candidate.run(dict(sample))
+                actual = candidate.run(dict(sample))
                 for name in taps:
-                    totals[name] = max(totals[name], self.tolerance.error(found[name], expected[name]))
+                    totals[name] = max(totals[name], self.tolerance.error(actual[name], expected[name]))
                 for layer in new:
-                    given = {
+                    layer_inputs = {
                         desc.name: np.asarray(expected[desc.name], desc.dtype.numpy)
                         for desc in engines[layer.name].inputs
                     }
-                    result = contexts[layer.name].run(given)
+                    result = contexts[layer.name].run(layer_inputs)
                     worst = max(self.tolerance.error(result[name], expected[name]) for name in layer.outputs)
-                    own[layer.name] = max(own[layer.name], worst)
+                    own_errors[layer.name] = max(own_errors[layer.name], worst)
                 for layer in group:
                     values = expected[layer.outputs[0]]
                     histograms[layer.name].add(values[np.isfinite(values)])
         for layer in new:
-            self._own[keys[layer.name]] = own[layer.name]
+            self._own[keys[layer.name]] = own_errors[layer.name]
         return [
             self._error(precisions, layer, self._own.get(keys.get(layer.name, ""), 0.0), totals, histograms[layer.name])
             for layer in group
         ]
 
     def _error(
-        self, precisions: Precisions, layer: Layer, own: float, totals: Mapping[str, float], histogram: Histogram
+        self, precisions: Precisions, layer: Layer, own_error: float, totals: Mapping[str, float], histogram: Histogram
     ) -> LayerError:
         limit = self._limit(precisions, layer)
         edges = histogram.width * np.arange(len(histogram.counts))
@@ -145,7 +146,7 @@ class Measurer:
         return LayerError(
             layer.name,
             layer.node.op_type,
-            own,
+            own_error,
             max(totals[name] for name in layer.outputs),
             histogram.maximum,
             beyond / max(histogram.count, 1),

@@ -1,4 +1,4 @@
-"""A network that the search builds again and again: in float32, and with precisions, whole or in parts."""
+"""A network that the search builds repeatedly: in float32, and with chosen precisions, whole or in parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..engines.registry import available_class
 from ..model.decompose import known_to_be_sound
 from ..passes import CODES, Precisions, prepare, to_half
 from ..passes.half import HALF_TYPES
-from ..plugin.policy import check_forms, forms_in, requested_forms
+from ..plugin.policy import check_forms, requested_forms, requested_forms_in
 from .submodels import Layer, find_layers, layer_alone, with_outputs
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _RUNS = 5
 
 
 class Network:
-    """A float model without Q/DQ, and the engine that it is for.
+    """A float model without Q/DQ, and the engine to build it for.
 
     With ``fast_build`` engines are built with the settings that make this fast, where ``settings`` says nothing else: many are
     built, and few of them run more than a few times. For latencies that are measured it is False.
@@ -70,18 +70,18 @@ class Network:
         return self.build(precisions.precision, self.written(precisions, outputs))
 
     def written(self, precisions: Precisions, outputs: Sequence[str] = ()) -> onnx.ModelProto:
-        """The model with precisions, with Cast nodes or Q/DQ: what the engine gets."""
+        """The model with these precisions, as Cast nodes or Q/DQ: the engine's input."""
         base = self.quantized(precisions)
-        return self._typed(precisions, with_outputs(base, outputs) if outputs else base)
+        return self._in_half(precisions, with_outputs(base, outputs) if outputs else base)
 
     def alone(self, precisions: Precisions, layer: Layer) -> onnx.ModelProto | None:
-        """One layer as it stands in the network with precisions, as a model of its own."""
+        """One layer of the network, in its precision, as a separate model."""
         part = layer_alone(self.quantized(precisions), layer, self.known)
-        return None if part is None else self._typed(precisions, part)
+        return None if part is None else self._in_half(precisions, part)
 
     def build(self, precision: str, model: onnx.ModelProto) -> Engine:
         """An engine of a model that is written already, out of the prepared one."""
-        options = BuildOptions(precision, **self._options, plugins=forms_in(model, self.plugins))
+        options = BuildOptions(precision, **self._options, plugins=requested_forms_in(model, self.plugins))
         with known_to_be_sound(model):
             return self.engine(model, options)
 
@@ -106,7 +106,7 @@ class Network:
                 times.append(time.perf_counter() - started)
         return 1e6 * float(np.min(times[1:]))
 
-    def _typed(self, precisions: Precisions, model: onnx.ModelProto) -> onnx.ModelProto:
+    def _in_half(self, precisions: Precisions, model: onnx.ModelProto) -> onnx.ModelProto:
         if precisions.precision in CODES:
             return model
         narrow = [name for name, layer in precisions.layers.items() if layer.strategy == "half-weights"]

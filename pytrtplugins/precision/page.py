@@ -1,4 +1,4 @@
-"""The results of a search as a page with plots: one file, which needs no server, no network and no other file."""
+"""Write the results of a search as an HTML page with plots: one file without external resources."""
 
 from __future__ import annotations
 
@@ -58,22 +58,22 @@ def write_html(data: Mapping[str, Any], path: str | Path) -> None:
         _HELP,
         _all_layers(data),
         "<h2>Error of each layer, in the order of the network</h2>",
-        _zoomed(svg_of((11, 5.4), lambda figure: draw_errors(figure, data))),
+        _zoomable(svg_of((11, 5.4), lambda figure: draw_errors(figure, data))),
         "<h2>Values of the layers and the range of the precision</h2>",
-        _zoomed(svg_of((11, 4.4), lambda figure: draw_ranges(figure, data["before"]))),
+        _zoomable(svg_of((11, 4.4), lambda figure: draw_ranges(figure, data["before"]))),
         svg_of((11, 5.8), lambda figure: draw_histograms(figure, data)),
         "<h2>Latency against accuracy</h2>",
         svg_of((8, 4.2), lambda figure: draw_front(figure, data)),
         "<h2>What was tried</h2>",
         _steps_table(data),
-        _reverted(data),
+        _reverted_text(data),
     ]
     style, script = (Path(__file__).with_name(name).read_text("utf-8") for name in ("page.css", "page.js"))
     write_atomic(path, web_page(title, parts, style=style, script=script).encode())
 
 
-def _zoomed(plot: str) -> str:
-    """A plot whose layers the page's script moves."""
+def _zoomable(plot: str) -> str:
+    """A plot that the page's script can zoom."""
     return plot.replace("<svg ", '<svg class="zoom" ', 1)
 
 
@@ -101,6 +101,7 @@ def _layers_table(data: Mapping[str, Any]) -> str:
 
 
 def _steps_table(data: Mapping[str, Any]) -> str:
+    """The table of the search's steps, as HTML."""
     rows = [
         (number, step["layer"], number_text(step["own"]), name, number_text(error), number_text(cost),
          "kept" if name == step["action"] else "")
@@ -111,7 +112,7 @@ def _steps_table(data: Mapping[str, Any]) -> str:
     return html_table(head, rows) if rows else "<p>Nothing.</p>"
 
 
-def _reverted(data: Mapping[str, Any]) -> str:
+def _reverted_text(data: Mapping[str, Any]) -> str:
     pairs = [html.escape(f"{layer} ({name})") for layer, name in data["reverted"]]
     return (
         f"<p>Reverted at the end, since the outputs are within tolerance without these changes: {', '.join(pairs)}.</p>"

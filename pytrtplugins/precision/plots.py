@@ -18,7 +18,7 @@ _FAR = 3  # a limit so many times beyond the values is written, not drawn
 
 
 def draw_errors(figure: Any, data: Mapping[str, Any]) -> None:
-    """Each layer's own error, and the error behind it in the network, before the search and after."""
+    """Draw each layer's own error, and the network's error after it, before and after the search."""
     axes = figure.subplots()
     positions = np.arange(len(data["before"]))
     for key, rows, color, style in (
@@ -26,7 +26,7 @@ def draw_errors(figure: Any, data: Mapping[str, Any]) -> None:
         ("total", data["before"], MUTED, "-"),
         ("total", data["after"], "C0", "-"),
     ):
-        values = [_drawn(row[key]) if float(row[key]) else math.nan for row in rows]
+        values = [_clamped(row[key]) if float(row[key]) else math.nan for row in rows]
         when = "after" if rows is data["after"] else "before"
         text = "own, alone on float32's inputs" if key == "own" else f"in the network, {when}"
         (line,) = axes.plot(positions[: len(values)], values, style, color=color, label=text, markersize=5)
@@ -40,7 +40,7 @@ def draw_errors(figure: Any, data: Mapping[str, Any]) -> None:
 
 
 def draw_ranges(figure: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Each layer's largest value beside what the precision holds, and how many values it clips."""
+    """Draw each layer's largest value next to the precision's range, and the number of clipped values."""
     axes = figure.subplots()
     positions = np.arange(len(rows))
     limits = [float(row["limit"]) or math.nan for row in rows]
@@ -73,8 +73,8 @@ def draw_ranges(figure: Any, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def draw_histograms(figure: Any, data: Mapping[str, Any]) -> None:
-    """Of the layers with the largest own errors."""
-    chosen = sorted(data["before"], key=lambda row: -_drawn(row["own"]))[:_MAX_HISTOGRAMS]
+    """Draw histograms of the layers with the largest own errors."""
+    chosen = sorted(data["before"], key=lambda row: -_clamped(row["own"]))[:_MAX_HISTOGRAMS]
     grid = figure.subplots(2, 3, squeeze=False).ravel()
     for axes, row in zip(grid, chosen, strict=False):
         counts, limit = np.array(row["histogram"], float), float(row["limit"])
@@ -111,7 +111,7 @@ def draw_front(figure: Any, data: Mapping[str, Any]) -> None:
         if step["action"]
     ]
     way.append(("end", data["latency_us"], data["final"]))
-    errors = [_drawn(error) for _, _, error in way]
+    errors = [_clamped(error) for _, _, error in way]
     axes.plot([float(latency) for _, latency, _ in way], errors, "o-", color="C0", label="the search's way")
     for index, ((text, latency, _), error) in enumerate(zip(way, errors, strict=True)):
         end = index == len(way) - 1
@@ -152,7 +152,7 @@ def svg_of(size: tuple[float, float], draw: Callable[[Any], None]) -> str:
     return text[text.index("<svg") :]
 
 
-def _drawn(value: Any) -> float:
+def _clamped(value: Any) -> float:
     number = float(value)
     return _LARGEST if number != number else min(max(number, _SMALLEST), _LARGEST)
 

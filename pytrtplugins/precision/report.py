@@ -1,4 +1,4 @@
-"""The results of a search as JSON."""
+"""Read and write the results of a search as JSON."""
 
 from __future__ import annotations
 
@@ -79,48 +79,48 @@ def read_report(path: str | Path) -> dict[str, Any]:
         FormatError: it is something else.
         FileNotFoundError: there is no such file.
     """
-    data = read_json(path, max_bytes=_MAX_BYTES, error=_unusable)
+    data = read_json(path, max_bytes=_MAX_BYTES, error=_unusable_error)
     try:
         _check(data)
     except _WrongError as error:
-        raise _unusable(f"{path}: {error}", path=path) from error
+        raise _unusable_error(f"{path}: {error}", path=path) from error
     return dict(data)
 
 
-def _unusable(problem: str, *, path: str | Path, **facts: object) -> FormatError:
+def _unusable_error(problem: str, *, path: str | Path, **facts: object) -> FormatError:
     return FormatError(
         f"{problem}.\nThese are not the figures of a precision search, format {FORMAT}.", path=Path(path), **facts
     )
 
 
 class _WrongError(ValueError):
-    """Something in a report is not what `to_dict` gives."""
+    """A report differs from what `to_dict` writes."""
 
 
 def _check(data: object) -> None:
     """Require all that a page shows, in its type."""
-    whole = _checked(data, _WHOLE, "the file")
-    if whole["format"] != FORMAT:
-        raise _WrongError(f"format {shorten(whole['format'])}")
+    report = _check_fields(data, _WHOLE, "the file")
+    if report["format"] != FORMAT:
+        raise _WrongError(f"format {shorten(report['format'])}")
     for part in ("before", "after"):
-        for row in whole[part]:
-            bins = _checked(row, _ROW, part)["histogram"]
+        for row in report[part]:
+            bins = _check_fields(row, _ROW, part)["histogram"]
             if not bins or not all(type(count) in (int, float) for count in bins):
                 raise _WrongError(f"{part}: histogram: expected numbers, found {shorten(bins)}")
-    for layer in whole["layers"].values():
-        _checked(layer, _LAYER, "layers")
-    for step in whole["steps"]:
-        for tried in _checked(step, _STEP, "steps")["tried"]:
+    for layer in report["layers"].values():
+        _check_fields(layer, _LAYER, "layers")
+    for step in report["steps"]:
+        for tried in _check_fields(step, _STEP, "steps")["tried"]:
             if not (isinstance(tried, list) and len(tried) == 3 and isinstance(tried[0], str)):
                 raise _WrongError(f"steps: tried: expected a name, an error and a cost, found {shorten(tried)}")
             _check_number(tried[1], "tried")
             _check_number(tried[2], "tried")
-    for pair in whole["reverted"]:
+    for pair in report["reverted"]:
         if not (isinstance(pair, list) and len(pair) == 2 and all(isinstance(name, str) for name in pair)):
             raise _WrongError(f"reverted: expected two names, found {shorten(pair)}")
 
 
-def _checked(value: object, kinds: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _check_fields(value: object, kinds: Mapping[str, Any], where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _WrongError(f"{where}: expected an object, found {shorten(value)}")
     for key, kind in kinds.items():

@@ -1,4 +1,4 @@
-"""The scales of several calibrators from one run over the data."""
+"""Collect the scales of several calibrators in one run over the data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["make_tables"]
 
 
 class _Several(Calibrator):
-    """Shows every tensor to several calibrators."""
+    """A calibrator that passes every tensor to several calibrators."""
 
     algorithm = "MinMaxCalibration"
 

@@ -15,7 +15,7 @@ from ..errors import NoDataError, UsageError
 from ..passes import CODES, LayerPrecision, Precisions, layer_names
 from ..utils.journal import Journal
 from ..utils.listing import count_text
-from ..utils.notebook import view
+from ..utils.notebook import object_html
 from .interventions import Intervention, interventions, modelled_us
 from .measure import LayerError, Measurer
 from .network import Network, Sample
@@ -32,7 +32,7 @@ _LEAST_COST = 1e-3  # part of the latency: below it, costs are noise
 
 @dataclass(frozen=True)
 class Budget:
-    """How far a search may go.
+    """Limits of a search: number of evaluations, and latency.
 
     Attributes:
         max_runs: Most evaluations of the network over all samples.
@@ -49,10 +49,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class Step:
-    """One layer that was found, and what was done.
+    """One changed layer: what was wrong, and what was done.
 
     Attributes:
-        own: Its own error, before.
+        own: The layer's own error before the change.
         action: The intervention that was kept; "" where none helped.
         tried: (intervention, error of the layer or of the outputs with it, microseconds that it costs) of all that were tried.
         final: Error of the outputs afterwards.
@@ -68,14 +68,14 @@ class Step:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         precisions: The table, ready to be written, or given to `pytrtplugins.build`.
         offenders: Names of the layers that were out of tolerance alone, in the order in which they were changed.
         reverted: (layer, intervention) that were tried, and that the outputs do not need.
         before: Errors of all layers with every layer in low precision.
-        after: The same with the precisions.
+        after: Errors of all layers with the precisions.
         final_before: Error of the outputs with every layer in low precision; 1 is the tolerance.
         final: Error of the outputs with the precisions.
         latency_before_us: Latency with every layer in low precision.
@@ -110,7 +110,7 @@ class SearchResult:
             f"latency {self.latency_before_us:.4g} → {self.latency_us:.4g} µs; in float32 {self.latency_fp32_us:.4g} µs",
         ]
         title = f"precision search, {self.precisions.precision}: {state}; {count_text(len(rows), 'layer')} computed differently"
-        return view(title, ("layer", "precision", "strategy", "reason"), rows, notes)
+        return object_html(title, ("layer", "precision", "strategy", "reason"), rows, notes)
 
 
 def search(
@@ -143,9 +143,9 @@ def search(
         tolerance: What is tolerated.
         precision: ``"fp16"``, ``"bf16"``, ``"int8"`` or ``"fp8"``.
         tables: For int8 and fp8: name of a calibrator → its scales; the first is the one to start with.
-        per_tensor: Likewise: start with one scale for all weights of a layer.
+        per_tensor: Also for int8 and fp8: start with one scale for all weights of a layer.
         judge: Gives the error of an engine where it is not that of its outputs, such as lost mAP50 in units of the tolerance.
-        budget: How far it may go.
+        budget: Limits of the search.
         latency: ``"modelled"``: bytes moved, the same everywhere; ``"measured"``: on this machine.
         journal: File that keeps what was measured until the search is done.
         identity: What the samples are, for the journal.
@@ -179,10 +179,14 @@ def search(
         "latency": latency, "per_tensor": per_tensor, "samples": len(samples), "plugins": network.plugins,
         **(identity or {}),
     }  # fmt: skip
-    held = Journal(journal, {**facts, "scales": {k: v.header for k, v in (tables or {}).items()}, "limit": limit_bytes})
+    results_file = Journal(
+        journal, {**facts, "scales": {k: v.header for k, v in (tables or {}).items()}, "limit": limit_bytes}
+    )
     measurer = Measurer(network, samples, tolerance, limit_bytes)
-    result = _Search(measurer, start, tables or {}, judge, budget or Budget(), latency, held, advance).run(facts)
-    held.close()
+    result = _Search(measurer, start, tables or {}, judge, budget or Budget(), latency, results_file, advance).run(
+        facts
+    )
+    results_file.close()
     return result
 
 
@@ -241,7 +245,7 @@ class _Search:
         )  # fmt: skip
 
     def _next(self, errors: Sequence[LayerError]) -> tuple[Layer | None, bool]:
-        """The layer to treat, and whether it is out of tolerance alone."""
+        """The next layer to change, and whether it alone is out of tolerance."""
         by_name = {layer.name: layer for layer in self.network.layers}
         usable = [
             error for error in errors
@@ -255,7 +259,7 @@ class _Search:
         return (None, False) if worst is None else (by_name[worst.name], False)
 
     def _treat(self, layer: Layer, errors: Sequence[LayerError], final: float, alone: bool) -> float:
-        own, total = next((error.own, error.total) for error in errors if error.name == layer.name)
+        own_error, total = next((error.own, error.total) for error in errors if error.name == layer.name)
         if alone and layer.name not in self.offenders:
             self.offenders.append(layer.name)
         before = total if alone else final
@@ -272,29 +276,29 @@ class _Search:
             outcome, at_layer = self._evaluate(changed, layer)
             after = at_layer if alone else outcome
             tried.append((option.name, after, cost - cost_before))
-            if outcome > 1 and _capped(after) > _HELPS * _capped(before):
+            if outcome > 1 and _cap_error(after) > _HELPS * _cap_error(before):
                 continue
-            help_ = math.log(_capped(before) / max(_capped(after), 1e-6))
+            help_ = math.log(_cap_error(before) / max(_cap_error(after), 1e-6))
             worth = help_ / max(cost - cost_before, _LEAST_COST * cost_before)
             rank = (2, -cost) if outcome <= 1 else (int(after <= 1), worth)
             if best is None or rank > best[0]:
                 best = (rank, option, cost, after, outcome)
         if best is None:
             self.exhausted.add(layer.name)
-            self.steps.append(Step(layer.name, own, "", tuple(tried), final, cost_before))
+            self.steps.append(Step(layer.name, own_error, "", tuple(tried), final, cost_before))
             return final
         _, option, cost, after, outcome = best
-        self._keep(option, layer, before, after, cost - cost_before, own if alone else None)
-        self.steps.append(Step(layer.name, own, option.name, tuple(tried), outcome, cost))
+        self._keep(option, layer, before, after, cost - cost_before, own_error if alone else None)
+        self.steps.append(Step(layer.name, own_error, option.name, tuple(tried), outcome, cost))
         _log.info("%s: %s, error %.3g -> %.3g, outputs %.3g", layer.name, option.name, before, after, outcome)
         return outcome
 
     def _keep(
-        self, option: Intervention, layer: Layer, before: float, after: float, cost: float, own: float | None
+        self, option: Intervention, layer: Layer, before: float, after: float, cost: float, own_error: float | None
     ) -> None:
         why = (
-            f"own error {own:.4g} of the tolerance"
-            if own is not None
+            f"own error {own_error:.4g} of the tolerance"
+            if own_error is not None
             else "largest own error where the outputs are off"
         )
         noted = {
@@ -308,13 +312,13 @@ class _Search:
             for name, choice in option.layers.items()
         }
         self.kept += replace(option, layers=noted).parts()
-        self.now = _applied(self.start, self.kept)
+        self.now = _apply_all(self.start, self.kept)
 
     def _revert(self, final: float) -> float:
         """Revert interventions, the last one first, if the outputs are within tolerance without them."""
         for part in reversed(self.kept):
             fewer = [other for other in self.kept if other is not part]
-            without = _applied(self.start, fewer)
+            without = _apply_all(self.start, fewer)
             outcome = final if _key(without) == _key(self.now) else self._evaluate(without)[0]
             if outcome <= 1:
                 (layer,) = part.layers
@@ -339,21 +343,21 @@ class _Search:
             )
             return [outcome, max((errors[name] for name in at), default=0.0)]
 
-        outcome, at_layer = self._counted("evaluate", f"{_key(precisions)} {at}", measure, counted)
+        outcome, at_layer = self._measure_once("evaluate", f"{_key(precisions)} {at}", measure, counted)
         return float(outcome), float(at_layer)
 
     def _layers(self, precisions: Precisions, counted: bool = True) -> list[LayerError]:
         def measure() -> list[dict[str, Any]]:
             return [error.to_dict() for error in self.measurer.layers(precisions)]
 
-        rows = self._counted("layers", _key(precisions), measure, counted)
+        rows = self._measure_once("layers", _key(precisions), measure, counted)
         numbers = ("own", "total", "amax", "clipped")
         return [
             LayerError(**{**row, **{key: float(row[key]) for key in numbers}, "histogram": tuple(row["histogram"])})
             for row in rows
         ]
 
-    def _counted(self, kind: str, key: str, measure: Callable[[], Any], counted: bool) -> Any:
+    def _measure_once(self, kind: str, key: str, measure: Callable[[], Any], counted: bool) -> Any:
         if counted:
             if self.runs >= self.budget.max_runs:
                 raise _BudgetSpentError
@@ -376,13 +380,13 @@ class _Search:
         return float(self.journal.get(f"latency {exact} {_key(precisions)}", measure))
 
 
-def _applied(start: Precisions, kept: Sequence[Intervention]) -> Precisions:
-    for part in kept:
+def _apply_all(start: Precisions, interventions: Sequence[Intervention]) -> Precisions:
+    for part in interventions:
         start = part.apply(start)
     return start
 
 
-def _capped(error: float) -> float:
+def _cap_error(error: float) -> float:
     return min(error, _WORST) if error == error else _WORST
 
 

@@ -1,4 +1,4 @@
-"""Parts of a model: with other outputs, or one layer alone."""
+"""Extract parts of a model: with other outputs, or one layer alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COPYING = operators(Trait.COPIES)
 
 
 class Layer:
-    """A node that gives float tensors which depend on the input.
+    """A node with float outputs that depend on the input.
 
     Attributes:
         inputs: Tensors that it reads, constants left out.
@@ -38,8 +38,8 @@ def find_layers(model: onnx.ModelProto) -> list[Layer]:
     """The layers of a prepared model, in its order, which is topological."""
     infos = infos_of(model.graph)
     floats = floating_tensors(model)
-    given = {info.name for info in given_inputs(model.graph)}
-    dynamic, found = set(given), []
+    input_names = {info.name for info in given_inputs(model.graph)}
+    dynamic, layers = set(input_names), []
     for node in model.graph.node:
         inputs = tuple(dict.fromkeys(name for name in node.input if name in dynamic))
         if not inputs:
@@ -47,8 +47,8 @@ def find_layers(model: onnx.ModelProto) -> list[Layer]:
         dynamic.update(name for name in node.output if name)
         outputs = tuple(name for name in node.output if name in floats)
         if outputs:
-            found.append(Layer(node, inputs, outputs, sum(_size(infos.get(name)) for name in (*inputs, *outputs))))
-    return found
+            layers.append(Layer(node, inputs, outputs, sum(_size(infos.get(name)) for name in (*inputs, *outputs))))
+    return layers
 
 
 def floating_tensors(model: onnx.ModelProto) -> set[str]:
@@ -59,7 +59,7 @@ def floating_tensors(model: onnx.ModelProto) -> set[str]:
 
 
 def in_groups(layers: Iterable[Layer], limit_bytes: int) -> Iterator[list[Layer]]:
-    """Neighbouring layers, together no larger than the limit, or one alone that is larger."""
+    """Group neighbouring layers: each group is within the memory limit, or is one layer that exceeds it."""
     group: list[Layer] = []
     for layer in layers:
         if group and sum(member.bytes for member in group) + layer.bytes > limit_bytes:
@@ -71,13 +71,13 @@ def in_groups(layers: Iterable[Layer], limit_bytes: int) -> Iterator[list[Layer]
 
 
 def with_outputs(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:
-    """The model with these outputs, and without the nodes that they do not need."""
+    """The model with these outputs, without the nodes that they do not need."""
     infos = infos_of(model.graph)
-    return _cut(model, names, [info.name for info in model.graph.input], infos)
+    return _extract(model, names, [info.name for info in model.graph.input], infos)
 
 
-def layer_alone(model: onnx.ModelProto, layer: Layer, known: Collection[str]) -> onnx.ModelProto | None:
-    """One layer with what quantizes its inputs and weights; None where it does not stand in the model.
+def layer_alone(model: onnx.ModelProto, layer: Layer, input_names: Collection[str]) -> onnx.ModelProto | None:
+    """One layer with the Q/DQ of its inputs and weights as a model; None if the layer is not in the model.
 
     The model is the float model, or what `quantize` has made of it; the part begins at tensors of the float model.
     """
@@ -89,20 +89,20 @@ def layer_alone(model: onnx.ModelProto, layer: Layer, known: Collection[str]) ->
     seen = set(ahead)
     while ahead:
         name = ahead.pop(0)
-        if name in known and not _on_codes(producers.get(name), producers):
+        if name in input_names and not _on_codes(producers.get(name), producers):
             inputs.append(name)
             continue
         more = [before for before in producers[name].input if before not in seen] if name in producers else []
         seen.update(more)
         ahead += more
-    return _cut(model, layer.outputs, list(dict.fromkeys(inputs)), infos_of(model.graph))
+    return _extract(model, layer.outputs, list(dict.fromkeys(inputs)), infos_of(model.graph))
 
 
 def sources(model: onnx.ModelProto, name: str) -> tuple[str, ...]:
-    """The computed tensors whose values a tensor holds, past nodes that only copy."""
+    """The computed tensors whose values a tensor holds, through nodes that only copy."""
     producers = {output: node for node in model.graph.node for output in node.output}
     constants = {tensor.name for tensor in model.graph.initializer}
-    found: list[str] = []
+    tensors: list[str] = []
     ahead = [name]
     while ahead:
         tensor = ahead.pop()
@@ -111,40 +111,40 @@ def sources(model: onnx.ModelProto, name: str) -> tuple[str, ...]:
             count = len(node.input) if node.op_type == "Concat" else 1
             ahead += [item for item in node.input[:count] if item not in constants]
         else:
-            found.append(tensor)
-    return tuple(found)
+            tensors.append(tensor)
+    return tuple(tensors)
 
 
 def _on_codes(node: Any, producers: dict[str, Any]) -> bool:
-    """Whether a node copies values that were just dequantized: they are those of the layer before, in int8."""
+    """Whether a node copies values that were just dequantized, and so runs on int8 codes."""
     if node is None or node.op_type not in _COPYING or node.domain != "":
         return False
     before = producers.get(node.input[0])
     return before is not None and (before.op_type == "DequantizeLinear" or _on_codes(before, producers))
 
 
-def _cut(
+def _extract(
     model: onnx.ModelProto, outputs: Sequence[str], inputs: Sequence[str], infos: dict[str, Any]
 ) -> onnx.ModelProto:
     producers = {name: index for index, node in enumerate(model.graph.node) for name in node.output}
-    wanted: set[int] = set()
+    node_indices: set[int] = set()
     stop = set(inputs)
     ahead = [name for name in outputs if name not in stop]
     while ahead:
         index = producers.get(ahead.pop())
-        if index is not None and index not in wanted:
-            wanted.add(index)
+        if index is not None and index not in node_indices:
+            node_indices.add(index)
             ahead += [name for name in model.graph.node[index].input if name and name not in stop]
     part = type(model)()
     copy_fields(model, part, without=("graph",))
     part.graph.name = model.graph.name
-    part.graph.node.extend(node for index, node in enumerate(model.graph.node) if index in wanted)
+    part.graph.node.extend(node for index, node in enumerate(model.graph.node) if index in node_indices)
     read = {name for node in part.graph.node for name in node.input}
-    made = {name for node in part.graph.node for name in node.output}
+    defined = {name for node in part.graph.node for name in node.output}
     part.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in read)
     part.graph.input.extend(infos[name] for name in inputs if name in infos)
     part.graph.output.extend(infos[name] for name in outputs)
-    part.graph.value_info.extend(info for name, info in infos.items() if name in made and name not in outputs)
+    part.graph.value_info.extend(info for name, info in infos.items() if name in defined and name not in outputs)
     return part
 
 

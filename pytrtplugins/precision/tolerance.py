@@ -1,4 +1,4 @@
-"""How far a network in low precision may be from float32."""
+"""Tolerances: how far a network in low precision may differ from float32."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ElementTolerance:
     stat: str = "max"
 
     def error(self, found: Array, expected: Array) -> float:
-        """How many times the tolerance a tensor is off; 1 is just tolerated."""
+        """Error of a tensor in units of the tolerance; 1 is just tolerated."""
         a, b = _comparable(found, expected)
         if not np.isfinite(a).all():
             return float("inf")
@@ -53,7 +53,7 @@ class ElementTolerance:
 
 @dataclass(frozen=True)
 class CosineTolerance:
-    """The cosine of the angle between found and expected tensor, image by image.
+    """Limit on the cosine of the angle between found and expected tensor, image by image.
 
     Attributes:
         cosine: The smallest that is tolerated, below 1.
@@ -62,7 +62,7 @@ class CosineTolerance:
     cosine: float = 0.999
 
     def error(self, found: Array, expected: Array) -> float:
-        """How many times 1 - cosine is more than tolerated."""
+        """1 - cosine in units of its limit; 1 is just tolerated."""
         a, b = _comparable(found, expected)
         if not np.isfinite(a).all():
             return float("inf")
@@ -78,7 +78,7 @@ class CosineTolerance:
 
 @dataclass(frozen=True)
 class MapTolerance:
-    """Loss of mean average precision at IoU 0.5 on labelled images; single tensors are looked at by their cosine.
+    """Loss of mean average precision at IoU 0.5 on labelled images; single tensors are compared by their cosine.
 
     Attributes:
         drop: The largest that is tolerated, such as 0.005.
@@ -89,7 +89,7 @@ class MapTolerance:
     tensors: CosineTolerance = CosineTolerance()
 
     def error(self, found: Array, expected: Array) -> float:
-        """Of one tensor."""
+        """Error of a single tensor, by its cosine."""
         return self.tensors.error(found, expected)
 
     def __str__(self) -> str:
@@ -123,19 +123,19 @@ def parse_tolerance(text: str) -> Tolerance:
         numbers = {name: float(value) for name, value in values.items()}
     except ValueError as error:
         raise UsageError(expected) from error
-    known = numbers.keys()
-    if known == {"cosine"} and -1 <= numbers["cosine"] < 1:
+    keys = numbers.keys()
+    if keys == {"cosine"} and -1 <= numbers["cosine"] < 1:
         return CosineTolerance(numbers["cosine"])
-    if known == {"map50"} and 0 < numbers["map50"] < 1:
+    if keys == {"map50"} and 0 < numbers["map50"] < 1:
         return MapTolerance(numbers["map50"])
-    good = bool(known) and known <= {"atol", "rtol"} and all(0 <= value <= _LARGEST for value in numbers.values())
+    good = bool(keys) and keys <= {"atol", "rtol"} and all(0 <= value <= _LARGEST for value in numbers.values())
     if not good or sum(numbers.values()) == 0 or stat not in _STATS:
         raise UsageError(expected)
     return ElementTolerance(**numbers, stat=stat)
 
 
-def _comparable(found: Array, expected: Array) -> tuple[Array, Array]:
+def _comparable(actual: Array, expected: Array) -> tuple[Array, Array]:
     """Both as float64 where the expected elements are numbers."""
-    a, b = (np.asarray(value, np.float64).ravel() for value in (found, expected))
+    a, b = (np.asarray(value, np.float64).ravel() for value in (actual, expected))
     usable = np.isfinite(b)
     return (a, b) if usable.all() else (a[usable], b[usable])

@@ -1,4 +1,4 @@
-"""Models behind HTTP."""
+"""Serve models over HTTP and gRPC."""
 
 from .access.access import Access
 from .model.model import Model, Request

@@ -1,4 +1,4 @@
-"""A process of a server, as its supervisor starts it: ``python -m pytrtplugins.serving JSON``."""
+"""Entry point of a server's child process: ``python -m pytrtplugins.serving JSON``."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from .shared.statistics import Counts
 
 
 def main(text: str) -> int:
-    """Run the process that the JSON describes; gives its exit code."""
+    """Run the process that the JSON describes; returns its exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor ends its processes
     reuse_memory()
-    said = json.loads(text)
-    specs, limits = [ModelSpec(**each) for each in said["specs"]], Limits(**said["limits"])
-    control, blocks = Control.of(said["control"]), [Block(descriptor) for descriptor in said["blocks"]]
-    for module in said["modules"]:
+    arguments = json.loads(text)
+    specs, limits = [ModelSpec(**spec) for spec in arguments["specs"]], Limits(**arguments["limits"])
+    control, blocks = Control.of(arguments["control"]), [Block(descriptor) for descriptor in arguments["blocks"]]
+    for module in arguments["modules"]:
         import_user_module(module)
-    memory = memoryview(mmap.mmap(said["counts"], os.fstat(said["counts"]).st_size))
-    cpu, engines = said["processes"]
-    counts = Counts(len(specs), cpu, engines, memory, said["role"], said["index"])
-    if said["role"] == "engine":
+    memory = memoryview(mmap.mmap(arguments["counts"], os.fstat(arguments["counts"]).st_size))
+    cpu, engines = arguments["processes"]
+    counts = Counts(len(specs), cpu, engines, memory, arguments["role"], arguments["index"])
+    if arguments["role"] == "engine":
         from ..cuda.waits import CUDA_WAIT
         from .processes.engine_process import EngineProcess
 
         os.environ.setdefault(CUDA_WAIT, "block")  # a thread that spins takes a core from those that speak HTTP
-        device, models = said["place"]
+        device, models = arguments["place"]
         return EngineProcess(specs, blocks, control, counts, Place(device, tuple(models))).run(collect_and_freeze)
     from .backends.local import LocalBackend
     from .backends.read_only import OF_SEVERAL, ReadOnlyBackend
@@ -48,15 +48,17 @@ def main(text: str) -> int:
     from .processes.cpu_process import run_cpu_process
 
     backend: Any
-    if said["place"] is None:
+    if arguments["place"] is None:
         backend = RemoteBackend(specs, limits, blocks[0], counts, control, cpu)
     else:
-        device, _ = said["place"]
+        device, _ = arguments["place"]
         own = LocalBackend(specs, limits, device, counts=counts, processes=cpu, lost=partial(os._exit, LOST))
         backend = ReadOnlyBackend(own, OF_SEVERAL)
-    sock, board = socket.socket(fileno=said["listening"][0]), SharedSettings(said["board"])
-    meter = None if said["meter"] is None else RateLimiter(said["meter"], cpu, said["index"])
-    return run_cpu_process(backend, limits, sock, control, said["grpc"], Access(**said["access"]), board, meter)
+    sock, board = socket.socket(fileno=arguments["listening"][0]), SharedSettings(arguments["board"])
+    meter = None if arguments["meter"] is None else RateLimiter(arguments["meter"], cpu, arguments["index"])
+    return run_cpu_process(
+        backend, limits, sock, control, arguments["grpc"], Access(**arguments["access"]), board, meter
+    )
 
 
 if __name__ == "__main__":

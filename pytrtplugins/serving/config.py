@@ -1,4 +1,4 @@
-"""The models and limits of a server, and its replicas, from a file of TOML: ``[models.NAME]``, ``[limits]``, ``[scale]``."""
+"""Read models, limits and scale of a server from TOML: ``[models.NAME]``, ``[limits]``, ``[scale]``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import UsageError
 from ..utils.declared import field_types, mismatch, nearest
-from ..utils.placed_file import Names
+from ..utils.file_with_lines import Names
 from ..utils.text_formats import shorten
 from ..utils.toml_file import TomlFile
 from .batching.replica import names_code
@@ -48,7 +48,7 @@ def read_models(file: TomlFile, defaults: Mapping[str, Any]) -> list[ModelSpec]:
 def choose_models(
     words: Sequence[str] | None, file: TomlFile | None, defaults: Mapping[str, Any], again: str
 ) -> list[ModelSpec]:
-    """The models of a command line, such as ``name=animals.engine``; where it names none, those of a file.
+    """The models named on a command line, such as ``name=animals.engine``; if it names none, those of a file.
 
     Args:
         words: Of the command line.
@@ -62,54 +62,54 @@ def choose_models(
     """
     if words:
         return [ModelSpec(name, target, **defaults) for name, target in map(read_target, words)]
-    found = [] if file is None else read_models(file, defaults)
-    if not found:
+    specs = [] if file is None else read_models(file, defaults)
+    if not specs:
         raise UsageError(f"no model: name one, or a file with [models.NAME].\nDo: {again}")
-    return found
+    return specs
 
 
-def read_limits(file: TomlFile, given: Mapping[str, Any]) -> Limits:
-    """The limits that a file has in its table ``[limits]``; the keys are those of `Limits`, without those that are given.
+def read_limits(file: TomlFile, overrides: Mapping[str, Any]) -> Limits:
+    """Read the table ``[limits]`` with the keys of `Limits`, except those in ``overrides``.
 
     Raises:
         FormatError: a key is unknown, or a value of another type or outside of its limits; ``.path`` and ``.line`` say where.
     """
-    known = [each.name for each in fields(Limits) if each.name not in given]
-    return Limits(**given, **_checked(file, ("limits",), _table(file, ("limits",)), Limits, known))
+    keys = [item.name for item in fields(Limits) if item.name not in overrides]
+    return Limits(**overrides, **_check_values(file, ("limits",), _table(file, ("limits",)), Limits, keys))
 
 
-def read_scale(file: TomlFile | None, given: Mapping[str, Any]) -> Scale:
-    """How many replicas a file has in its table ``[scale]``; the keys are those of `Scale`.
+def read_scale(file: TomlFile | None, overrides: Mapping[str, Any]) -> Scale:
+    """Read the table ``[scale]`` with the keys of `Scale`; ``overrides`` come first.
 
     Args:
         file: That was read; None: there is none.
-        given: Values that go before those of the file.
+        overrides: Values that go before those of the file.
 
     Raises:
         FormatError: a key is unknown, or a value of another type or outside of its limits; ``.path`` and ``.line`` say where.
         UsageError: they contradict each other.
     """
     names = ("scale",)
-    known = [each.name for each in fields(Scale)]
-    return Scale(**{**(_checked(file, names, _table(file, names), Scale, known) if file else {}), **given})
+    keys = [item.name for item in fields(Scale)]
+    return Scale(**{**(_check_values(file, names, _table(file, names), Scale, keys) if file else {}), **overrides})
 
 
 def _versions(file: TomlFile, name: str, defaults: Mapping[str, Any]) -> Iterator[ModelSpec]:
     names: Names = ("models", name)
     table = _table(file, names)
     versions = table.get(_VERSIONS, [])
-    if not isinstance(versions, list) or not all(isinstance(each, dict) for each in versions):
+    if not isinstance(versions, list) or not all(isinstance(item, dict) for item in versions):
         text = f"models.{name}.{_VERSIONS}: expected tables, [[models.{name}.{_VERSIONS}]], found {shorten(versions)}"
         raise file.error((*names, _VERSIONS), text)
-    known = [each.name for each in fields(ModelSpec) if each.name != "name"]
+    keys = [item.name for item in fields(ModelSpec) if item.name != "name"]
     own = {key: value for key, value in table.items() if key != _VERSIONS}
-    common = {**defaults, **_checked(file, names, own, ModelSpec, [*known, _VERSIONS])}
+    common = {**defaults, **_check_values(file, names, own, ModelSpec, [*keys, _VERSIONS])}
     if "target" in table or not versions:
         yield _spec(file, names, {**common, "name": name})
     inherited = {key: value for key, value in common.items() if key not in _OWN}
     for number, version in enumerate(versions):
         place = (*names, _VERSIONS, number)
-        yield _spec(file, place, {**inherited, "name": name, **_checked(file, place, version, ModelSpec, known)})
+        yield _spec(file, place, {**inherited, "name": name, **_check_values(file, place, version, ModelSpec, keys)})
 
 
 def _spec(file: TomlFile, names: Names, values: dict[str, Any]) -> ModelSpec:
@@ -135,16 +135,16 @@ def _target(text: str, folder: Path) -> str:
 
 
 def _table(file: TomlFile, names: Names) -> dict[str, Any]:
-    found: Any = file.data
+    table: Any = file.data
     for name in names:
-        found = found.get(name, {})
-    if not isinstance(found, dict):
-        raise file.error(names, f"{_dotted(names)}: expected a table, [{_dotted(names)}], found {shorten(found)}")
-    return found
+        table = table.get(name, {})
+    if not isinstance(table, dict):
+        raise file.error(names, f"{_dotted(names)}: expected a table, [{_dotted(names)}], found {shorten(table)}")
+    return table
 
 
-def _checked(file: TomlFile, names: Names, table: dict[str, Any], cls: type, known: list[str]) -> dict[str, Any]:
-    """The values of a table, all of which a class declares."""
+def _check_values(file: TomlFile, names: Names, table: dict[str, Any], cls: type, known: list[str]) -> dict[str, Any]:
+    """The values of a table, checked against the fields of a dataclass."""
     types = field_types(cls)
     for key, value in table.items():
         if key not in known:

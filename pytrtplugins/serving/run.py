@@ -1,4 +1,4 @@
-"""From what is to be served to a server that runs."""
+"""Start a server for given models."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def serve(
         announce or print_at_once,
     )
     check_access(access, names)
-    several, whole = len({each.device for each in places}) > 1, engines == 0
+    several, in_one_process = len({entry.device for entry in places}) > 1, engines == 0
     if cpu is None:
-        cpu = _cores() if whole and hasattr(os, "memfd_create") else max(default_cpu_processes(), several)
+        cpu = _cores() if in_one_process and hasattr(os, "memfd_create") else max(default_cpu_processes(), several)
     if several and not cpu:
         raise UsageError("one process computes on one device: name one, or start several processes.\nDo: --cpu 1")
     grpc_address = None
@@ -121,13 +121,13 @@ def serve(
             return _by_version(specs, [service.statistics for service in backend.services.every])
     with ExitStack() as stack:  # that nobody else has the port is known now; from here on several sockets share it
         sockets = [stack.enter_context(bind(host, number, shared=True)) for _ in range(cpu)]
-        for each in sockets:
-            each.listen(BACKLOG)
-        processes = f"{_counted(cpu, 'CPU process')} and {_counted(len(places), 'engine process')}"
-        shared = specs, limits, sockets, [] if whole else places, modules, grpc_address, access
-        supervisor = Supervisor(*shared, whole=places[0] if whole else None)
-        if whole:
-            processes = f"{_counted(cpu, 'process')} with the models in each"
+        for entry in sockets:
+            entry.listen(BACKLOG)
+        processes = f"{_count_text(cpu, 'CPU process')} and {_count_text(len(places), 'engine process')}"
+        shared = specs, limits, sockets, [] if in_one_process else places, modules, grpc_address, access
+        supervisor = Supervisor(*shared, models_in_cpu_processes=places[0] if in_one_process else None)
+        if in_one_process:
+            processes = f"{_count_text(cpu, 'process')} with the models in each"
         supervisor.run(lambda: announce(_ready(names, address, processes)))
         return _by_version(specs, supervisor.statistics)
 
@@ -160,28 +160,28 @@ def check(
 
 
 def _places(specs: Sequence[ModelSpec], engines: int | None, devices: Sequence[str]) -> list[Place]:
-    """What each engine process has; or what each CPU process has, where there are no others.
+    """The device and models of each engine process; of each CPU process, if there are no engine processes.
 
     Raises:
         UsageError: as `place` says, or processes with their own models would need several devices.
     """
-    found = place(specs, engines or None, list(map(device_name, devices)))
-    if engines == 0 and len(found) > 1:
+    places = place(specs, engines or None, list(map(device_name, devices)))
+    if engines == 0 and len(places) > 1:
         raise UsageError(
             "--gpu 0: all processes compute on one device: name one, or start engine processes.\nDo: --gpu 2"
         )
-    return found
+    return places
 
 
 def _by_version(specs: Sequence[ModelSpec], statistics: Sequence[Statistics]) -> dict[str, dict[str, dict[str, int]]]:
-    found: dict[str, dict[str, dict[str, int]]] = {}
-    for spec, each in zip(specs, statistics, strict=True):
-        found.setdefault(spec.name, {})[spec.version] = each.total()
-    return found
+    totals: dict[str, dict[str, dict[str, int]]] = {}
+    for spec, counts in zip(specs, statistics, strict=True):
+        totals.setdefault(spec.name, {})[spec.version] = counts.total()
+    return totals
 
 
 def default_cpu_processes() -> int:
-    """CPU processes where nobody says how many: half of the cores; on two everything is in one process."""
+    """Default number of CPU processes: half of the cores; 0 on two cores, where everything runs in one process."""
     cores = _cores()
     return 0 if cores <= 2 or not hasattr(os, "memfd_create") else cores // 2
 
@@ -199,5 +199,5 @@ def _ready(names: Sequence[str], address: str, processes: str) -> str:
     return f"{', '.join(names)}: ready at {address}, in {processes}; open it in a browser, or see {address}/docs; Ctrl-C ends"
 
 
-def _counted(number: int, what: str) -> str:
+def _count_text(number: int, what: str) -> str:
     return f"{number} {what}{'es' * (number != 1)}"

@@ -1,4 +1,4 @@
-"""How many replicas a cluster runs, and what each of them gets."""
+"""Number of replicas in a cluster, and the resources of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 from ..errors import UsageError
 from ..utils.declared import check_fields
-from ..utils.numbers import Real, Whole
+from ..utils.numbers import FloatRange, IntRange
 
 __all__ = ["Scale", "read_replicas"]
 
@@ -18,7 +18,7 @@ _REPLICAS = re.compile(r"([0-9]{1,4})(?::([0-9]{1,4}))?")
 
 @dataclass(frozen=True)
 class Scale:
-    """How many replicas a cluster runs, and what each of them gets. A replica is a whole server with all models.
+    """Number of replicas in a cluster, and resources of each. A replica is a whole server with all models.
 
     Attributes:
         min_replicas: Replicas that always run.
@@ -37,14 +37,14 @@ class Scale:
         UsageError: a value has another type, or is outside of its limits.
     """
 
-    min_replicas: Annotated[int, Whole(1, _MOST)] = 1
-    max_replicas: Annotated[int, Whole(0, _MOST)] = 0
-    cpu_replicas: Annotated[int, Whole(0, _MOST)] = 0
-    cpus: Annotated[float, Real(0.1, 1024)] = 2.0
-    gpus: Annotated[float, Real(0, 64)] = 0.0
-    memory_mib: Annotated[int, Whole(128, 1 << 24)] = 4096
-    target_requests: Annotated[int, Whole(1, 1_000_000)] = 32
-    drain_seconds: Annotated[int, Whole(1, 3600)] = 30
+    min_replicas: Annotated[int, IntRange(1, _MOST)] = 1
+    max_replicas: Annotated[int, IntRange(0, _MOST)] = 0
+    cpu_replicas: Annotated[int, IntRange(0, _MOST)] = 0
+    cpus: Annotated[float, FloatRange(0.1, 1024)] = 2.0
+    gpus: Annotated[float, FloatRange(0, 64)] = 0.0
+    memory_mib: Annotated[int, IntRange(128, 1 << 24)] = 4096
+    target_requests: Annotated[int, IntRange(1, 1_000_000)] = 32
+    drain_seconds: Annotated[int, IntRange(1, 3600)] = 30
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -61,14 +61,14 @@ class Scale:
 
 
 def read_replicas(text: str) -> dict[str, int]:
-    """The fields of `Scale` that ``4`` or ``1:8`` gives.
+    """Parse ``4`` or ``1:8`` into fields of `Scale`.
 
     Raises:
         UsageError: it is neither.
     """
-    found = _REPLICAS.fullmatch(text)
-    if found is None:
+    match = _REPLICAS.fullmatch(text)
+    if match is None:
         raise UsageError(
             f"--replicas: expected a number such as 2, or the least and the most such as 1:8, found {text[:40]!r}"
         )
-    return {"min_replicas": int(found[1]), "max_replicas": int(found[2] or found[1])}
+    return {"min_replicas": int(match[1]), "max_replicas": int(match[2] or match[1])}

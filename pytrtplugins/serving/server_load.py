@@ -1,4 +1,4 @@
-"""The load of a server: what two readings of its metrics say of the time between them."""
+"""The load of a server between two readings of its metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["GpuLoad", "ModelLoad", "Reading", "ServerLoad", "load_between"]
 
 @dataclass(frozen=True)
 class ModelLoad:
-    """The load of a version of a model; None where no request ended in the time.
+    """The load of a version of a model; None in fields without finished requests.
 
     Attributes:
         name: In addresses.
@@ -51,7 +51,7 @@ class ModelLoad:
 
 @dataclass(frozen=True)
 class GpuLoad:
-    """A GPU of the server's machine, at the end of the time.
+    """A GPU of the server's machine, at the end of the interval.
 
     Attributes:
         index: As nvidia-smi numbers it.
@@ -90,7 +90,7 @@ class ServerLoad:
 
 
 class Reading:
-    """The metrics of a server at one time.
+    """A server's metrics at one time.
 
     Args:
         text: What ``/metrics`` answered.
@@ -105,14 +105,14 @@ class Reading:
             "prometheus_client.parser", extra="serve", package="prometheus-client", feature="pytrt serve-top"
         )
         try:
-            samples = [each for family in parser.text_string_to_metric_families(text) for each in family.samples]
+            samples = [sample for family in parser.text_string_to_metric_families(text) for sample in family.samples]
         except ValueError as error:
             raise UsageError(f"these are no metrics: {str(error)[:200]}") from None
         self.time_s = time_s
-        self._values = {_key(each.name, each.labels): float(each.value) for each in samples}
+        self._values = {_key(sample.name, sample.labels): float(sample.value) for sample in samples}
         self.labels: dict[str, list[dict[str, str]]] = {}
-        for each in samples:
-            self.labels.setdefault(each.name, []).append(each.labels)
+        for sample in samples:
+            self.labels.setdefault(sample.name, []).append(sample.labels)
         if "pytrt_ready" not in self.labels:
             raise UsageError("these are not the metrics of pytrt serve: pytrt_ready is missing")
 
@@ -122,7 +122,7 @@ class Reading:
 
     def values(self, name: str, label: str) -> dict[str, int]:
         """The numbers of a metric by a label that it alone has."""
-        return {each[label]: int(self.value(name, **each)) for each in self.labels.get(name, [])}
+        return {labels[label]: int(self.value(name, **labels)) for labels in self.labels.get(name, [])}
 
 
 def _key(name: str, labels: Mapping[str, str]) -> tuple[Any, ...]:
@@ -135,16 +135,16 @@ def load_between(before: Reading, after: Reading, url: str) -> ServerLoad:
     return ServerLoad(
         url,
         seconds,
-        tuple(_model(each, before, after, seconds) for each in after.labels["pytrt_ready"]),
+        tuple(_model(entry, before, after, seconds) for entry in after.labels["pytrt_ready"]),
         after.values("pytrt_processes", "role"),
         after.values("pytrt_process_restarts_total", "role"),
-        tuple(_gpu(after, each) for each in after.labels.get("pytrt_gpu_utilization_ratio", [])),
+        tuple(_gpu(after, entry) for entry in after.labels.get("pytrt_gpu_utilization_ratio", [])),
     )
 
 
 def _model(model: dict[str, str], before: Reading, after: Reading, seconds: float) -> ModelLoad:
     def more(metric: str, **labels: str) -> float:
-        """What a count grew by; a server that was started again counts from 0."""
+        """The increase of a counter; a restarted server counts from 0."""
         now, then = after.value(metric, **model, **labels), before.value(metric, **model, **labels)
         return now - then if now >= then else now
 
@@ -153,8 +153,8 @@ def _model(model: dict[str, str], before: Reading, after: Reading, seconds: floa
             1000 * more("pytrt_stage_seconds_sum", stage=metric), more("pytrt_stage_seconds_count", stage=metric)
         )
 
-    known = after.labels.get("pytrt_request_seconds_bucket", [])
-    bounds = [each["le"] for each in known if each.items() >= model.items()]
+    bucket_labels = after.labels.get("pytrt_request_seconds_bucket", [])
+    bounds = [bucket["le"] for bucket in bucket_labels if bucket.items() >= model.items()]
     buckets = [(float(bound), more("pytrt_request_seconds_bucket", le=bound)) for bound in bounds]
     total = more("pytrt_request_seconds_sum")
     return ModelLoad(
@@ -175,8 +175,8 @@ def _model(model: dict[str, str], before: Reading, after: Reading, seconds: floa
     )
 
 
-def _ratio(part: float, whole: float) -> float | None:
-    return part / whole if whole > 0 else None
+def _ratio(part: float, total: float) -> float | None:
+    return part / total if total > 0 else None
 
 
 def _quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float | None:
@@ -196,6 +196,6 @@ def _quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float | N
 
 
 def _gpu(reading: Reading, labels: dict[str, str]) -> GpuLoad:
-    used, total = (int(reading.value(f"pytrt_gpu_memory_{each}_bytes", **labels)) for each in ("used", "total"))
+    used, total = (int(reading.value(f"pytrt_gpu_memory_{kind}_bytes", **labels)) for kind in ("used", "total"))
     utilization = reading.value("pytrt_gpu_utilization_ratio", **labels)
     return GpuLoad(labels["gpu"], labels["name"], utilization, used, total)

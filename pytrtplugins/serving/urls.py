@@ -1,4 +1,4 @@
-"""Images that clients name by a URL: fetched within limits, from public addresses alone unless an origin is allowed by its name."""
+"""Fetch images by URL: within limits, and from public addresses only unless an origin is allowed by name."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _TRANSLATED = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")))
 
 
-class _Place(NamedTuple):
-    """Where a URL points to."""
+class _ParsedUrl(NamedTuple):
+    """A parsed URL."""
 
     scheme: str
     host: str
@@ -45,7 +45,7 @@ class _Place(NamedTuple):
 
 
 class Budget:
-    """Bytes that the URLs of one request may bring together.
+    """Bytes that the URLs of one request may fetch in total.
 
     Args:
         most: So many.
@@ -67,7 +67,7 @@ class Budget:
 
 
 class UrlFetcher:
-    """Fetches what URLs name.
+    """Fetches the contents of URLs.
 
     Args:
         allowed: `PUBLIC`, and origins such as ``http://camera.lan:8080``, which may have private addresses.
@@ -80,12 +80,12 @@ class UrlFetcher:
 
     def __init__(self, allowed: Sequence[str], seconds: float = 10.0, context: ssl.SSLContext | None = None) -> None:
         self._public = PUBLIC in allowed
-        self._origins = {check_origin(each) for each in allowed if each != PUBLIC}
+        self._origins = {check_origin(origin) for origin in allowed if origin != PUBLIC}
         self._seconds, self._context = seconds, context or ssl.create_default_context()
         self._threads, self._waiting = ThreadPoolExecutor(_THREADS, "fetch"), 0
 
     async def fetch(self, url: str, budget: Budget) -> bytes:
-        """What a URL names.
+        """Fetch the content of a URL.
 
         Raises:
             RequestError: it is no URL (400), may not be fetched (403), brings too much (413) or too late (504), or fails (502).
@@ -102,10 +102,10 @@ class UrlFetcher:
         until = time.monotonic() + self._seconds
         try:
             for _ in range(_MOST_REDIRECTS + 1):
-                found = self._answer(self._checked(url), until, budget)
-                if isinstance(found, bytes):
-                    return found
-                url = urljoin(url, found)
+                answer = self._answer(self._check_url(url), until, budget)
+                if isinstance(answer, bytes):
+                    return answer
+                url = urljoin(url, answer)
             raise RequestError(f"{_shown(url)}: more than {_MOST_REDIRECTS} redirects", status=502)
         except RequestError:
             raise
@@ -115,17 +115,17 @@ class UrlFetcher:
             reason = type(error).__name__ if isinstance(error, http.client.HTTPException) else error
             raise RequestError(f"{_shown(url)}: cannot be fetched ({reason})", status=502) from None
 
-    def _checked(self, url: str) -> _Place:
-        place = _place(url)
+    def _check_url(self, url: str) -> _ParsedUrl:
+        place = _parse_url(url)
         public = self._public and place.scheme == "https" and place.port == _PORTS["https"]
         if place.origin not in self._origins and not public:
             raise RequestError(f"{_shown(url)}: this server does not fetch from {place.origin}", status=403)
         return place
 
-    def _answer(self, place: _Place, until: float, budget: Budget) -> bytes | str:
+    def _answer(self, place: _ParsedUrl, until: float, budget: Budget) -> bytes | str:
         """The body, or where a redirect leads."""
         with contextlib.ExitStack() as stack:
-            sock = stack.enter_context(self._connected(place, until))
+            sock = stack.enter_context(self._connect(place, until))
             stack.enter_context(_cut_off(sock, until))
             if place.scheme == "https":
                 sock = stack.enter_context(self._context.wrap_socket(sock, server_hostname=place.host))
@@ -136,8 +136,8 @@ class UrlFetcher:
             else:
                 connection = http.client.HTTPConnection(place.host, place.port)
             connection.sock = sock  # so that nobody looks the name up again
-            said = {"User-Agent": f"pytrtplugins/{__version__}", "Accept": "image/*", "Connection": "close"}
-            connection.request("GET", place.target, headers=said)
+            headers = {"User-Agent": f"pytrtplugins/{__version__}", "Accept": "image/*", "Connection": "close"}
+            connection.request("GET", place.target, headers=headers)
             answer = stack.enter_context(contextlib.closing(connection.getresponse()))
             if answer.status in _REDIRECTS:
                 return answer.headers.get("Location") or ""
@@ -145,13 +145,13 @@ class UrlFetcher:
                 raise RequestError(f"{place.origin}: answers with status {answer.status}", status=502)
             return _body(answer, budget)
 
-    def _connected(self, place: _Place, until: float) -> socket.socket:
-        """A connection to an address that was looked at: a second look at the name could find another."""
-        found = [each[4] for each in socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)]
-        if place.origin not in self._origins and not all(is_public(str(address[0])) for address in found):
+    def _connect(self, place: _ParsedUrl, until: float) -> socket.socket:
+        """Connect to an address that was checked: a second lookup of the name could return another one."""
+        addresses = [info[4] for info in socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)]
+        if place.origin not in self._origins and not all(is_public(str(address[0])) for address in addresses):
             raise RequestError(f"{place.origin}: has an address that is not public", status=403)
         failed: OSError = OSError("no address")
-        for address in found:
+        for address in addresses:
             left = until - time.monotonic()
             if left <= 0:
                 raise TimeoutError
@@ -169,7 +169,7 @@ def check_origin(text: str) -> str:
         UsageError: it is none.
     """
     try:
-        place = _place(text)
+        place = _parse_url(text)
     except RequestError as error:
         place, reason = None, str(error)
     if place is None or place.target != "/":
@@ -180,16 +180,16 @@ def check_origin(text: str) -> str:
 
 def is_public(address: str) -> bool:
     """Whether an IP address is one of the whole internet: no private network, no loopback, and no other address in disguise."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        if any(found in network for network in _TRANSLATED):
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        if any(ip in network for network in _TRANSLATED):
             return False
-        found = found.ipv4_mapped or found
-    return found.is_global and not (found.is_multicast or found.is_reserved)
+        ip = ip.ipv4_mapped or ip
+    return ip.is_global and not (ip.is_multicast or ip.is_reserved)
 
 
-def _place(url: str) -> _Place:
-    """Where a URL points to.
+def _parse_url(url: str) -> _ParsedUrl:
+    """Parse a URL into origin, host, port and target.
 
     Raises:
         RequestError: it is none.
@@ -204,7 +204,7 @@ def _place(url: str) -> _Place:
     if parts.scheme not in _PORTS or not host or "@" in parts.netloc:
         raise RequestError(f"{_shown(url)}: expected https://HOST/..., without a user's name")
     target = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
-    return _Place(parts.scheme, host, port or _PORTS[parts.scheme], target)
+    return _ParsedUrl(parts.scheme, host, port or _PORTS[parts.scheme], target)
 
 
 def _body(answer: http.client.HTTPResponse, budget: Budget) -> bytes:

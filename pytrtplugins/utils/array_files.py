@@ -1,4 +1,4 @@
-"""Array files, .npy and .npz: their headers are compared with their contents before memory is allocated."""
+"""Read array files (.npy and .npz): a header is compared with its contents before memory is allocated."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def read_npz(
 
 
 class _Refused(ValueError):
-    """Something that a file of arrays must not have."""
+    """The file has something that an array file must not have."""
 
 
 def _read(
@@ -72,7 +72,7 @@ def _read(
     error: Failure,
     within: str | Path | None = None,
 ) -> _Found:
-    """What a reader makes of a regular file, whose size it is told; what it refuses is an error with the path."""
+    """Open a regular file and read it with ``reader(file, size, max_bytes)``; an error names the path."""
     with open_regular(path, error=error, within=within) as file:
         try:
             return reader(file, os.fstat(file.fileno()).st_size, max_bytes)
@@ -81,14 +81,15 @@ def _read(
 
 
 def _members(file: BinaryIO, size: int, max_bytes: int) -> dict[str, npt.NDArray[Any]]:
-    found: dict[str, npt.NDArray[Any]] = {}
+    """The arrays of a .npz file by name."""
+    arrays: dict[str, npt.NDArray[Any]] = {}
     try:
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
             _check_entries(entries, size, max_bytes)
             for entry in entries:
                 with archive.open(entry) as member:
-                    found[entry.filename[: -len(".npy")]] = _array(cast(BinaryIO, member), entry.file_size, max_bytes)
+                    arrays[entry.filename[: -len(".npy")]] = _array(cast(BinaryIO, member), entry.file_size, max_bytes)
                     member.read(1)  # its end, where the checksum is compared
     except _Refused:
         raise
@@ -103,19 +104,22 @@ def _members(file: BinaryIO, size: int, max_bytes: int) -> dict[str, npt.NDArray
         OverflowError,
     ) as error:
         raise _Refused(str(error)[:200] or type(error).__name__) from error
-    return found
+    return arrays
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], size: int, max_bytes: int) -> None:
-    """Refuse what the archive's directory claims; nothing is unpacked yet."""
+    """Refuse an archive whose directory is damaged or claims too many bytes, before anything is unpacked."""
     names = [entry.filename for entry in entries]
-    claimed, held = sum(entry.file_size for entry in entries), sum(entry.compress_size for entry in entries)
+    claimed_bytes, compressed_bytes = (
+        sum(entry.file_size for entry in entries),
+        sum(entry.compress_size for entry in entries),
+    )
     if not entries or len(entries) > _MAX_ARRAYS or len(set(names)) < len(names):
         raise _Refused(f"expected 1 to {_MAX_ARRAYS:,} arrays of different names, found {len(names):,}")
-    if claimed > max_bytes:
-        raise _Refused(f"its arrays take {claimed:,} bytes of memory; the limit is {max_bytes:,}")
-    if held > size:
-        raise _Refused(f"its entries claim {held:,} bytes of a file of {size:,}")
+    if claimed_bytes > max_bytes:
+        raise _Refused(f"its arrays take {claimed_bytes:,} bytes of memory; the limit is {max_bytes:,}")
+    if compressed_bytes > size:
+        raise _Refused(f"its entries claim {compressed_bytes:,} bytes of a file of {size:,}")
     for entry in entries:
         if not entry.filename.endswith(".npy"):
             raise _Refused(f"the entry {shorten(entry.filename)} is not a .npy file")
@@ -130,14 +134,16 @@ def _check_entries(entries: list[zipfile.ZipInfo], size: int, max_bytes: int) ->
 
 
 def _array(file: BinaryIO, size: int, max_bytes: int) -> npt.NDArray[Any]:
-    """The array of a .npy file of so many bytes; all of them are accounted for."""
+    """Read the array of a .npy file of ``size`` bytes; every byte is accounted for."""
     shape, dtype, header = _header(file)
     count = math.prod(shape)
-    held = size - header
+    data_bytes = size - header
     if count * dtype.itemsize > max_bytes:
         raise _Refused(f"an array of {dtype}{shorten(shape)} takes more than {max_bytes:,} bytes, which is the limit")
-    if count * dtype.itemsize != held:
-        raise _Refused(f"an array of {dtype}{shorten(shape)} needs {count * dtype.itemsize:,} bytes, found {held:,}")
+    if count * dtype.itemsize != data_bytes:
+        raise _Refused(
+            f"an array of {dtype}{shorten(shape)} needs {count * dtype.itemsize:,} bytes, found {data_bytes:,}"
+        )
     file.seek(0)
     try:
         array: npt.NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False, max_header_size=_MAX_HEADER)
@@ -147,7 +153,7 @@ def _array(file: BinaryIO, size: int, max_bytes: int) -> npt.NDArray[Any]:
 
 
 def _header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Shape, dtype, and how many bytes the header takes."""
+    """Read the header of a .npy file: shape, dtype, and the header's length in bytes."""
     try:
         magic = file.read(8)
         version = np.lib.format.read_magic(io.BytesIO(magic))

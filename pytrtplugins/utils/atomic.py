@@ -1,4 +1,4 @@
-"""Files are written as a whole or not at all: under a temporary name, then renamed."""
+"""Write files as a whole or not at all: under a temporary name, which is renamed at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import BinaryIO
 from ..errors import UsageError
 from .file_lock import take_lock
 from .files import check_path
-from .inside import holder, kind
+from .inside import holder, kind_text
 
 __all__ = ["atomic_file", "atomic_path", "check_target", "remove_abandoned", "write_atomic"]
 
@@ -32,7 +32,7 @@ _active: set[str] = set()  # temporary files of this process
 
 @contextmanager
 def atomic_path(path: str | Path, *, durable: bool = True, within: str | Path | None = None) -> Iterator[Path]:
-    """Give a temporary path that takes the place of ``path`` when the block succeeds, and vanishes when it fails.
+    """Yield a temporary path, which is renamed to ``path`` when the block succeeds, and deleted when it fails.
 
     Readers of ``path`` see the old file or the new one, never a part; so it is after a crash, too, since the contents
     are on the disk before the name is taken. Links are followed: the file behind them is replaced, with its permissions
@@ -68,7 +68,7 @@ def atomic_path(path: str | Path, *, durable: bool = True, within: str | Path | 
 
 @contextmanager
 def atomic_file(path: str | Path, *, durable: bool = True, within: str | Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of ``path``, below a folder, when the block succeeds, and vanishes when it fails; see `atomic_path`."""
+    """Yield a temporary file, which is renamed to ``path``, below a folder, when the block succeeds, else deleted; see `atomic_path`."""
     check_path(path, error=UsageError)
     with _temporary(path, durable, within) as (_, handle), os.fdopen(os.dup(handle), "wb") as file:
         yield file
@@ -85,12 +85,12 @@ def write_atomic(path: str | Path, data: bytes, *, durable: bool = True, within:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove the temporary files that killed writers left in a folder, of any target."""
+    """Remove all temporary files in a folder whose writers were killed."""
     _remove_abandoned(folder, None, None)
 
 
 def check_target(path: str | Path, what: str = "file", suffixes: Collection[str] = ()) -> Path:
-    """Give back a path that a file can be written to; ``what`` the file is goes into the message.
+    """Return a path that a file can be written to; ``what`` names the file in the message.
 
     Raises:
         UsageError: the suffix is another, or the folder does not exist.
@@ -98,8 +98,8 @@ def check_target(path: str | Path, what: str = "file", suffixes: Collection[str]
     path = Path(path)
     check_path(path, error=UsageError)
     if suffixes and path.suffix.lower() not in suffixes:
-        known = " ".join(suffixes)
-        raise UsageError(f"{what} {str(path)!r}: unknown suffix {path.suffix!r}. Known: {known}.", path=path)
+        known_suffixes = " ".join(suffixes)
+        raise UsageError(f"{what} {str(path)!r}: unknown suffix {path.suffix!r}. Known: {known_suffixes}.", path=path)
     folder = path.absolute().parent
     if not folder.is_dir():
         raise UsageError(f"{what} {str(path)!r}: the folder does not exist.\nDo: mkdir -p {folder}", path=path)
@@ -111,7 +111,7 @@ def check_target(path: str | Path, what: str = "file", suffixes: Collection[str]
 
 @contextmanager
 def _temporary(path: str | Path, durable: bool, within: str | Path | None) -> Iterator[tuple[Path, int]]:
-    """A temporary file that takes the place of a regular one at the end: its path, and a descriptor of it."""
+    """Yield the path and descriptor of a temporary file that replaces a regular one at the end."""
     with contextlib.ExitStack() as stack:
         folder: int | None = None
         if within is None:
@@ -123,7 +123,7 @@ def _temporary(path: str | Path, durable: bool, within: str | Path | None) -> It
         def place(name: str) -> str:  # what functions of the system get beside the folder
             return str(target.with_name(name)) if folder is None else name
 
-        old = _old(target, place(target.name), folder, within)
+        old = _old_status(target, place(target.name), folder, within)
         if durable:
             _remove_abandoned(target.parent, target, folder)
         name = f"{_prefix(target)}{os.getpid()}-{secrets.token_hex(4)}.part{_suffix(target)}"
@@ -136,11 +136,11 @@ def _temporary(path: str | Path, durable: bool, within: str | Path | None) -> It
                 take_lock(handle)
                 mode = os.fstat(handle).st_mode
                 yield target.with_name(name), handle
-                _adopt(place(name), folder, mode, old, durable)
+                _set_attributes(place(name), folder, mode, old, durable)
                 try:
                     os.replace(place(name), place(target.name), src_dir_fd=folder, dst_dir_fd=folder)
                 except IsADirectoryError as error:  # made while the file was written
-                    raise _no_file(target, stat.S_IFDIR) from error
+                    raise _not_a_file_error(target, stat.S_IFDIR) from error
             finally:
                 os.close(handle)
         finally:
@@ -149,20 +149,20 @@ def _temporary(path: str | Path, durable: bool, within: str | Path | None) -> It
             _active.discard(name)
 
 
-def _old(target: Path, name: str, folder: int | None, within: str | Path | None) -> os.stat_result | None:
+def _old_status(target: Path, name: str, folder: int | None, within: str | Path | None) -> os.stat_result | None:
     """The status of the file that is replaced; None: there is none. Within a folder it must be a regular one."""
     try:
         old = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if within is not None and not stat.S_ISREG(old.st_mode):
-        raise _no_file(target, old.st_mode)
+        raise _not_a_file_error(target, old.st_mode)
     return old
 
 
-def _no_file(target: Path, mode: int) -> UsageError:
-    """The error for something else than a file in the place of one that is to be written."""
-    what = "a link, and could name any file" if stat.S_ISLNK(mode) else kind(mode)
+def _not_a_file_error(target: Path, mode: int) -> UsageError:
+    """The error for a target that exists and is not a regular file."""
+    what = "a link, and could name any file" if stat.S_ISLNK(mode) else kind_text(mode)
     remove = "rm -r" if stat.S_ISDIR(mode) else "rm"
     return UsageError(
         f"{target}: expected a file to write, found {what}.\nDo: look where the folder comes from; {remove} {target}",
@@ -180,7 +180,7 @@ def _status(path: str | Path) -> os.stat_result | None:
 def _open_writable(path: str | Path, mode: int) -> int:
     """A descriptor of a device or FIFO that exists; nothing is created or cut."""
     if not (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
-        raise UsageError(f"{path}: expected a file to write, found {kind(mode)}.", path=path)
+        raise UsageError(f"{path}: expected a file to write, found {kind_text(mode)}.", path=path)
     try:
         handle = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
     except OSError as error:
@@ -192,19 +192,19 @@ def _open_writable(path: str | Path, mode: int) -> int:
     return handle
 
 
-def _adopt(temporary: str, folder: int | None, mode: int, old: os.stat_result | None, durable: bool) -> None:
-    """Give the file the permissions and the owner that it shall have, and put it on the disk where that is wanted."""
+def _set_attributes(temporary: str, folder: int | None, mode: int, old: os.stat_result | None, durable: bool) -> None:
+    """Give the temporary file the target's permissions and owner, and flush it to the disk if ``durable``."""
     handle = os.open(temporary, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), dir_fd=folder)
     try:
-        wanted = stat.S_IMODE(mode if old is None else old.st_mode)
+        target_mode = stat.S_IMODE(mode if old is None else old.st_mode)
         if sys.platform == "win32":
-            os.chmod(temporary, wanted)
+            os.chmod(temporary, target_mode)
         else:
             present = os.fstat(handle)
             if old is not None and (present.st_uid, present.st_gid) != (old.st_uid, old.st_gid):
                 with contextlib.suppress(PermissionError):
                     os.fchown(handle, old.st_uid, old.st_gid)
-            os.fchmod(handle, wanted)
+            os.fchmod(handle, target_mode)
         if durable:
             os.fsync(handle)
     finally:
@@ -220,7 +220,7 @@ def _suffix(target: Path) -> str:
 
 
 def _remove_abandoned(folder: Path, target: Path | None, handle: int | None) -> None:
-    """Remove the temporary files of writers that were killed, of one target or of any; ``handle``: the opened folder."""
+    """Remove temporary files whose writers were killed, of one target or of all; ``handle``: the open folder."""
     name = r"\..*\." if target is None else re.escape(_prefix(target))
     suffix = ".*" if target is None else re.escape(_suffix(target))
     pattern = re.compile(rf"{name}(\d+)-[0-9a-f]{{8}}\.part{suffix}", re.S)
@@ -234,7 +234,7 @@ def _remove_abandoned(folder: Path, target: Path | None, handle: int | None) -> 
 
 
 def _is_abandoned(path: str, pid: int, folder: int | None) -> bool:
-    """Whether nobody writes a temporary file: nobody locks it, and its writer is gone.
+    """Whether a temporary file has no writer: nobody locks it, and the process that made it has ended.
 
     The lock tells of writers in other containers, the number of those whose compiler has made the file anew, which frees
     the lock. A number may have been given to another process since: after an hour without a change it says nothing.

@@ -1,4 +1,4 @@
-"""Literals in C++."""
+"""Write Python values as literals of C++."""
 
 from __future__ import annotations
 

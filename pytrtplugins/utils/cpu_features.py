@@ -1,4 +1,4 @@
-"""What the processor can do; read from the operating system, since a library's hint may promise more.
+"""The instruction sets of the processor, read from the operating system: a library's hint may promise more.
 
 ``ONEDNN_MAX_CPU_ISA`` (or ``DNNL_MAX_CPU_ISA``) keeps oneDNN, and with it OpenVINO, from newer instructions; it counts here too.
 """
@@ -43,7 +43,7 @@ def cpu_features(cpuinfo: str = "/proc/cpuinfo") -> frozenset[str]:
 
     Those of the processor, without those that ``ONEDNN_MAX_CPU_ISA`` excludes.
     """
-    facts = _facts(cpuinfo)
+    facts = _read_cpuinfo(cpuinfo)
     flags = facts.get("flags", facts.get("Features", "")).split()
     features = frozenset(_FLAGS[flag] for flag in flags if flag in _FLAGS)
     return features & _LIMITS.get(_limit().lower(), features)
@@ -55,8 +55,8 @@ def _limit() -> str:
 
 
 @functools.cache
-def _facts(cpuinfo: str) -> dict[str, str]:
-    """What the file says of the first processor; nothing where it cannot be read."""
+def _read_cpuinfo(cpuinfo: str) -> dict[str, str]:
+    """The first processor's entry in /proc/cpuinfo; empty if it cannot be read."""
     try:
         lines = Path(cpuinfo).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -73,4 +73,4 @@ def describe_cpu(cpuinfo: str = "/proc/cpuinfo") -> str:
     """The processor's name and features, for people."""
     features = ", ".join(sorted(cpu_features(cpuinfo))) or "no known vector extensions"
     limit = f", limited to {_limit()} by ONEDNN_MAX_CPU_ISA" if _limit().lower() in _LIMITS else ""
-    return f"{_facts(cpuinfo).get('model name', 'CPU')} ({features}{limit}), {default_threads()} cores"
+    return f"{_read_cpuinfo(cpuinfo).get('model name', 'CPU')} ({features}{limit}), {default_threads()} cores"

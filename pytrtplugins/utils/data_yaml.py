@@ -1,4 +1,4 @@
-"""data.yaml of Roboflow and Ultralytics: the names of the classes, and where the photos of each part of a data set are."""
+"""Read data.yaml of Roboflow and Ultralytics: class names, and the folders of each part of a data set."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FormatError, NoDataError
+from .file_with_lines import FileWithLines
 from .files import read_regular
 from .name_list import check_class_names
-from .placed_file import PlacedFile
-from .text_formats import MAX_YAML_BYTES, parse_placed_yaml, shorten
+from .text_formats import MAX_YAML_BYTES, parse_yaml_with_lines, shorten
 
 __all__ = ["DATA_YAML", "PARTS", "DataYaml"]
 
@@ -27,7 +27,7 @@ _MOST_ENTRIES = 10_000
 
 @dataclass(frozen=True)
 class DataYaml:
-    """What a data.yaml says.
+    """The contents of a data.yaml.
 
     Attributes:
         file: The file.
@@ -47,20 +47,20 @@ class DataYaml:
 
     @classmethod
     def parse(cls, data: bytes, file: str) -> DataYaml:
-        """Read the contents of a file in a set; keys that say nothing of names and places are left alone.
+        """Parse the contents of a file in a data set; keys for other purposes than names and folders are ignored.
 
         Raises:
             FormatError: it is no such file, or a class's name is missing, blank, there twice, or no text; ``.line`` says where.
             MissingExtraError: PyYAML is missing.
         """
-        facts, lines = parse_placed_yaml(data, file)
+        facts, lines = parse_yaml_with_lines(data, file)
         if not isinstance(facts, dict) or "names" not in facts:
             raise FormatError(
                 f"{file}: expected names, and the folders train, val or test, as Ultralytics has them.\n"
                 "Do: look at docs/how-to/shards.md, which shows such a file",
                 path=file,
             )
-        placed = PlacedFile(Path(file), facts, lines)
+        placed = FileWithLines(Path(file), facts, lines)
         root = facts.get("path")
         if root is not None and not isinstance(root, str):
             raise placed.error(("path",), f"path: expected a folder, found {shorten(root)}.")
@@ -73,7 +73,7 @@ class DataYaml:
 
     @classmethod
     def read(cls, path: Path) -> DataYaml:
-        """Read a file on the disk, whose parts may lie in other folders.
+        """Read a file on the disk, whose parts may be in other folders.
 
         Raises:
             FormatError: see `parse`; or its parts have only the root of the disk in common.
@@ -91,7 +91,7 @@ class DataYaml:
         return part if part in self.parts else None
 
     def place(self, entry: str, exists: Callable[[str], bool]) -> str:
-        """The name in the set that an entry of a part has.
+        """The path within the data set of an entry of a part.
 
         It is below ``path``, or below the file's folder. Roboflow writes ``../`` before what is in that folder.
 
@@ -122,7 +122,7 @@ class DataYaml:
         return list(dict.fromkeys(places))
 
     def _common_folder(self) -> str:
-        """The folder that holds all parts that are there, with their labels: ``path``, if they are all below it."""
+        """The folder that holds all existing parts with their labels: ``path`` if they are all below it."""
         root = posixpath.normpath(posixpath.join(self.folder, self.root))
         root = root if os.path.isdir(root) else self.folder
         folders = [root]
@@ -140,13 +140,13 @@ class DataYaml:
 
 
 def _above_images(place: str) -> str:
-    """The folder that holds the photos of a place and their labels: above the last folder ``images``."""
+    """The folder that holds both photos and labels: the parent of the last folder ``images`` in a path."""
     parts = place.split("/")
     last = max((number for number, part in enumerate(parts) if part in ("images", "JPEGImages")), default=None)
     return posixpath.dirname(place) if last is None else "/".join(parts[:last]) or "/"
 
 
-def _entries(placed: PlacedFile, key: str) -> tuple[str, ...]:
+def _entries(placed: FileWithLines, key: str) -> tuple[str, ...]:
     value = placed.data[key]
     entries = value if isinstance(value, list) else [value]
     if len(entries) > _MOST_ENTRIES or not all(isinstance(entry, str) and entry.strip() for entry in entries):
@@ -154,7 +154,7 @@ def _entries(placed: PlacedFile, key: str) -> tuple[str, ...]:
     return tuple(entries)
 
 
-def _names(placed: PlacedFile) -> tuple[str, ...]:
+def _names(placed: FileWithLines) -> tuple[str, ...]:
     """Names as a list, or as numbers and names."""
     value = placed.data["names"]
     names: Sequence[Any] = []

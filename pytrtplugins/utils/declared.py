@@ -1,4 +1,4 @@
-"""Values compared with the types that a class or a command declares for them."""
+"""Compare values with the types that a class or a command declares for them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import UsageError
-from .numbers import Real, Whole
+from .numbers import FloatRange, IntRange
 from .text_formats import shorten
 
-__all__ = ["check_fields", "field_limits", "field_types", "mismatch", "nearest", "single_kind"]
+__all__ = ["check_fields", "element_type", "field_limits", "field_types", "mismatch", "nearest"]
 
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Path: "a path as text"}
 
@@ -27,7 +27,7 @@ def field_types(cls: type[Any]) -> Mapping[str, Any]:
 
 def field_limits(cls: type, name: str) -> Any:
     """The limits that a class declares for a field."""
-    return next(each for each in field_types(cls)[name].__metadata__ if isinstance(each, (Whole, Real)))
+    return next(item for item in field_types(cls)[name].__metadata__ if isinstance(item, (IntRange, FloatRange)))
 
 
 def check_fields(instance: Any) -> None:
@@ -45,23 +45,25 @@ def check_fields(instance: Any) -> None:
             raise UsageError(f"{what}: expected {expected}, found {shorten(value)}", found=value)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """What an error about an unknown name ends with: the nearest known one, or all of them."""
-    known = list(known)
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"\nDo: write {close[0]}" if close else f" It has: {', '.join(known)}."
+def nearest(name: str, known_names: Iterable[str]) -> str:
+    """The end of an error about an unknown name: the nearest known name, or all of them."""
+    known_names = list(known_names)
+    close = difflib.get_close_matches(name, known_names, n=1)
+    return f"\nDo: write {close[0]}" if close else f" It has: {', '.join(known_names)}."
 
 
-def single_kind(hint: Any) -> tuple[Any, bool]:
+def element_type(hint: Any) -> tuple[Any, bool]:
     """The type of a declared value without None and limits, and whether it is a list of such."""
     hint = typing.get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        hint = next(each for each in typing.get_args(hint) if each is not type(None))
+        hint = next(part for part in typing.get_args(hint) if part is not type(None))
     return (typing.get_args(hint)[0], True) if typing.get_origin(hint) in (list, tuple) else (hint, False)
 
 
-def mismatch(value: Any, hint: Any, limits_of: Callable[[Any], Whole | Real | None] | None = None) -> str | None:
-    """What a declared type expects, where a value is something else; None where it fits.
+def mismatch(
+    value: Any, hint: Any, limits_of: Callable[[Any], IntRange | FloatRange | None] | None = None
+) -> str | None:
+    """The type that was expected, in words, if a value does not match it; else None.
 
     Args:
         value: From a file.
@@ -69,24 +71,28 @@ def mismatch(value: Any, hint: Any, limits_of: Callable[[Any], Whole | Real | No
             `Annotated` around it.
         limits_of: Gives the limits that an annotation holds; by default annotations are the limits themselves.
     """
-    kind, several = single_kind(hint)
+    kind, several = element_type(hint)
     if several:
         if not isinstance(value, (list, tuple)):
             return "a list"
-        return next((f"a list of {wrong}" for item in value if (wrong := _wrong(item, kind, hint, limits_of))), None)
-    return _wrong(value, kind, hint, limits_of)
+        return next(
+            (f"a list of {wrong}" for item in value if (wrong := _expected_text(item, kind, hint, limits_of))), None
+        )
+    return _expected_text(value, kind, hint, limits_of)
 
 
-def _wrong(value: Any, kind: Any, hint: Any, limits_of: Callable[[Any], Whole | Real | None] | None) -> str | None:
+def _expected_text(
+    value: Any, kind: Any, hint: Any, limits_of: Callable[[Any], IntRange | FloatRange | None] | None
+) -> str | None:
     if typing.get_origin(kind) is Literal:
         return None if value in typing.get_args(kind) else " or ".join(map(repr, typing.get_args(kind)))
     kinds = _options(kind) or (kind,)
     if not any(
-        type(value) is (str if each is Path else each) or (each is float and type(value) is int) for each in kinds
+        type(value) is (str if item is Path else item) or (item is float and type(value) is int) for item in kinds
     ):
-        return " or ".join(_WORDS[each] for each in kinds)
-    for each in getattr(hint, "__metadata__", ()):
-        limits = limits_of(each) if limits_of else each if isinstance(each, (Whole, Real)) else None
+        return " or ".join(_WORDS[item] for item in kinds)
+    for item in getattr(hint, "__metadata__", ()):
+        limits = limits_of(item) if limits_of else item if isinstance(item, (IntRange, FloatRange)) else None
         if limits is not None:
             try:
                 limits.read(str(value))

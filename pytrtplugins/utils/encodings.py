@@ -1,4 +1,4 @@
-"""Text from files, which has to be UTF-8; the error names the encoding that a file seems to have."""
+"""Decode text files, which must be UTF-8; the error names the encoding that a file seems to have."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WITHIN_A_WORD = re.compile(r"[A-Za-z][^\x00-\x7f](?![^\x00-\x7f])|(?<![^\x00-\x
 
 
 class EncodingError(ValueError):
-    """A text that is not UTF-8.
+    """The text is not UTF-8.
 
     Attributes:
         line: The line of the first byte that is not.
@@ -38,7 +38,7 @@ def decode_utf8(data: bytes) -> str:
     Raises:
         EncodingError: it is another encoding. Every second byte of UTF-16 is zero where the text is ASCII, which UTF-8 allows, too.
     """
-    zero = _zeros(data)
+    zero = _encoding_by_bom(data)
     try:
         text = data.decode("utf-8-sig")
         if not zero:
@@ -46,7 +46,7 @@ def decode_utf8(data: bytes) -> str:
         start = 0
     except UnicodeDecodeError as error:
         start = error.start
-    raise EncodingError(data.count(b"\n", 0, start) + 1, zero or _guess(data, start)) from None
+    raise EncodingError(data.count(b"\n", 0, start) + 1, zero or _guess_encoding(data, start)) from None
 
 
 def seems_to_hold(data: bytes, word: bytes) -> bool:
@@ -54,8 +54,8 @@ def seems_to_hold(data: bytes, word: bytes) -> bool:
     return word in data or (b"\0" in data[:_SAMPLE] and word in data.replace(b"\0", b""))
 
 
-def _zeros(data: bytes) -> str:
-    """The encoding whose mark a text has, or whose bytes of zero; empty where it has neither."""
+def _encoding_by_bom(data: bytes) -> str:
+    """The encoding that a byte order mark, or the pattern of zero bytes, shows; empty if there is neither."""
     for mark, name in _MARKS.items():
         if data.startswith(mark):
             return name
@@ -66,13 +66,13 @@ def _zeros(data: bytes) -> str:
     return "UTF-16LE" if zeros[1] > 2 * zeros[0] else "UTF-16BE" if zeros[0] > 2 * zeros[1] else ""
 
 
-def _guess(data: bytes, start: int) -> str:
-    """The encoding of what is not UTF-8 from a position on."""
+def _guess_encoding(data: bytes, start: int) -> str:
+    """Guess the encoding of a text that is not UTF-8 from a position on."""
     first = data.rfind(b"\n", 0, start) + 1  # no character of two bytes begins within a line's end
-    sample, whole = data[first : first + _SAMPLE], len(data) - first <= _SAMPLE
+    sample, is_complete = data[first : first + _SAMPLE], len(data) - first <= _SAMPLE
     for name in ("GB2312", "GBK"):
         with contextlib.suppress(UnicodeDecodeError):
-            text = codecs.getincrementaldecoder(name)().decode(sample, whole)
+            text = codecs.getincrementaldecoder(name)().decode(sample, is_complete)
             if _CHINESE.fullmatch(text) and not _WITHIN_A_WORD.search(text):
                 return name
     return "WINDOWS-1252"

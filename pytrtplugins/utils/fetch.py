@@ -1,4 +1,4 @@
-"""Downloads: limited in size, checked before they get their names, and resumed after a broken transfer."""
+"""Download files: limited in size, checked before they get their names, resumed after a broken transfer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ATTEMPTS = 10  # of which each but the last must have brought something
 
 
 class DownloadError(PytrtpluginsError, OSError):
-    """A file could not be fetched; ``.url`` says which, ``.folder`` where it would lie."""
+    """A file could not be downloaded; ``.url`` is its address, ``.folder`` its target folder."""
 
 
 def fetch(
@@ -36,7 +36,7 @@ def fetch(
     check: Callable[[Path], object] | None = None,
     progress: bool = True,
 ) -> None:
-    """Fetch a file, unless it is there.
+    """Download a file, unless it exists.
 
     With a digest the file may come in parts: what broke off is kept beside it, as ``NAME.part``, and the next attempt asks for the rest.
 
@@ -57,7 +57,7 @@ def fetch(
 
     if url.partition(":")[0] not in _SCHEMES:
         raise UsageError(
-            f"{url[:200]}: expected a URL that begins with {', '.join(f'{each}:' for each in _SCHEMES)}.", url=url
+            f"{url[:200]}: expected a URL that begins with {', '.join(f'{scheme}:' for scheme in _SCHEMES)}.", url=url
         )
     part = path.with_name(f"{path.name}.part")
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
@@ -68,12 +68,12 @@ def fetch(
             part.unlink(missing_ok=True)
             return
         try:
-            _fetch(url, file, max_bytes, bool(sha256), bar)
+            _download_missing_part(url, file, max_bytes, bool(sha256), bar)
             file.flush()
             os.fsync(file.fileno())
-            if sha256 and (found := sha256_hex(part, within=path.parent)) != sha256:
+            if sha256 and (digest := sha256_hex(part, within=path.parent)) != sha256:
                 raise FormatError(
-                    f"{path.name}: {url} gave another file: expected SHA-256 {sha256}, found {found}.", url=url
+                    f"{path.name}: {url} gave another file: expected SHA-256 {sha256}, found {digest}.", url=url
                 )
             if check is not None:
                 check(part)
@@ -93,8 +93,8 @@ def fetch(
             ) from error
 
 
-def _fetch(url: str, file: BinaryIO, max_bytes: int, in_parts: bool, bar: ProgressBar) -> None:
-    """Append what is missing of a file, in as many attempts as bring something."""
+def _download_missing_part(url: str, file: BinaryIO, max_bytes: int, in_parts: bool, bar: ProgressBar) -> None:
+    """Download the missing part of a file; try again as long as each attempt receives some bytes."""
     import http.client
     import urllib.error
 
@@ -130,14 +130,14 @@ def _append(url: str, file: BinaryIO, max_bytes: int, bar: ProgressBar) -> None:
             file.truncate(0)  # the server gives all of it
             start = 0
         length = answer.headers.get("Content-Length")
-        whole = start + int(length) if length else None
-        if (whole or 0) > max_bytes:
-            raise FormatError(f"{url}: expected at most {max_bytes:,} bytes, the server has {whole:,}.", url=url)
-        bar.begin(whole)
+        total = start + int(length) if length else None
+        if (total or 0) > max_bytes:
+            raise FormatError(f"{url}: expected at most {max_bytes:,} bytes, the server has {total:,}.", url=url)
+        bar.begin(total)
         bar(start)
         _copy(answer, file, max_bytes - start, bar, url)
-    if whole is not None and file.tell() != whole:
-        raise http.client.IncompleteRead(b"", whole - file.tell())
+    if total is not None and file.tell() != total:
+        raise http.client.IncompleteRead(b"", total - file.tell())
 
 
 def _copy(answer: Any, file: BinaryIO, most: int, bar: ProgressBar, url: str) -> None:

@@ -1,4 +1,4 @@
-"""The style sheet of all figures, and how a figure becomes a file."""
+"""The style of all figures, and saving a figure to a file."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @contextmanager
 def drawing(width: float, height: float, *, feature: str = "a chart") -> Iterator[Figure]:
-    """Give an empty figure, sizes in inches. Draw and save within the context: there matplotlib has the project's style.
+    """Yield an empty figure with the project's style in matplotlib, sizes in inches. Draw and save it inside the block.
 
     Raises:
         MissingExtraError: matplotlib is missing.
@@ -83,7 +83,7 @@ def drawing(width: float, height: float, *, feature: str = "a chart") -> Iterato
 
 
 def check_figure(path: str | Path) -> Path:
-    """Give back a path that a figure can be written to; asked before what it shows is measured, which takes its time.
+    """Return a path that a figure can be saved to; call it before a long measurement, so that errors come early.
 
     Raises:
         UsageError: the suffix is not .png, .svg or .pdf, or the folder does not exist.

@@ -1,4 +1,4 @@
-"""Locks of open files and folders between processes; the system frees them when the process ends, however it ends."""
+"""Locks on open files and folders between processes; the operating system frees them when a process ends."""
 
 from __future__ import annotations
 

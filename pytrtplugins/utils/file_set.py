@@ -1,4 +1,4 @@
-"""The files of a data set, by their names: in folders, or in uncompressed tars, which are read in place and never extracted."""
+"""Read the files of a data set by name, from folders and from uncompressed tars, which are never extracted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_TEXT_BYTES = 16 << 20
 
 
 class FileSet:
-    """Names and contents of files in folders and tars, which together make one set: the first that has a name counts.
+    """Read files by name from several folders and tars; the first that has a name is used.
 
     `check_alone` refuses a file for which that would be a guess.
 
@@ -68,7 +68,7 @@ class FileSet:
         return len(self._places)
 
     def read(self, name: str, max_bytes: int) -> bytes:
-        """One file's contents; a larger one than ``max_bytes`` is refused before it is read.
+        """Read a file's contents; a file larger than ``max_bytes`` is refused before it is read.
 
         Raises:
             NoDataError: there is none of this name.
@@ -99,7 +99,7 @@ class FileSet:
             for place in self._others[name]:
                 if self._read(place, name, max_bytes) != first:
                     places = " and in ".join(
-                        str(each if isinstance(each, Path) else each[0]) for each in (self._place(name), place)
+                        str(source if isinstance(source, Path) else source[0]) for source in (self._place(name), place)
                     )
                     raise FormatError(f"{name}: other contents in {places}", path=name)
 
@@ -117,7 +117,7 @@ class FileSet:
         return data
 
     def text(self, name: str, max_bytes: int = MAX_TEXT_BYTES) -> str:
-        """One file's contents, as UTF-8.
+        """Read a file's contents as UTF-8.
 
         Raises:
             NoDataError: there is none of this name.
@@ -155,7 +155,7 @@ class FileSet:
         return name in self._folders
 
     def path(self, name: str) -> Path:
-        """Where a file lies on the disk; of one in a tar, where the tar lies."""
+        """The path of a file on the disk; for a file in a tar, that of the tar."""
         place = self._place(name)
         return place if isinstance(place, Path) else place[0]
 
@@ -163,8 +163,8 @@ class FileSet:
         """A file's bytes, and when it, or its tar, was last changed, in nanoseconds."""
         place = self._place(name)
         if isinstance(place, Path):
-            found = place.stat()
-            return found.st_size, found.st_mtime_ns
+            status = place.stat()
+            return status.st_size, status.st_mtime_ns
         return place[2], place[0].stat().st_mtime_ns
 
     def _place(self, name: str) -> _Place:
@@ -185,6 +185,7 @@ class FileSet:
                 self._add_tar(path)
 
     def _add_yaml(self, path: Path) -> None:
+        """Add the folders that a data.yaml names."""
         if self._description is not None:
             raise UsageError(f"{self._what} {self.name!r}: several files data.yaml.\nDo: give one")
         self._description = DataYaml.read(path)
@@ -224,12 +225,12 @@ def tar_members(path: Path, *, within: Path | None = None) -> Iterator[tuple[str
 
 
 class _Bounded:
-    """A file that takes no memory for what it does not hold, whatever a header claims."""
+    """A file that never reads more bytes than it has, whatever size a header claims."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._size = file, os.fstat(file.fileno()).st_size
         self.seek, self.tell = file.seek, file.tell
 
     def read(self, count: int = -1) -> bytes:
-        left = max(0, self._size - self._file.tell())
-        return self._file.read(left if count < 0 else min(count, left))
+        bytes_left = max(0, self._size - self._file.tell())
+        return self._file.read(bytes_left if count < 0 else min(count, bytes_left))

@@ -1,4 +1,4 @@
-"""Files that are read: regular ones alone, of limited size; `pytrtplugins.utils.atomic` writes them."""
+"""Read regular files of limited size; `pytrtplugins.utils.atomic` writes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..errors import FormatError, PytrtpluginsError
 from .file_lock import held_lock
-from .inside import Failure, kind, open_inside
+from .inside import Failure, kind_text, open_inside
 
 __all__ = [
     "check_path",
@@ -57,8 +57,8 @@ def check_path(path: str | Path, *, error: Failure = FormatError) -> None:
 def files_below(folder: Path, suffixes: Collection[str], *, recursive: bool = True) -> tuple[list[Path], int]:
     """The files in a folder, and in its subfolders, whose names end so, in whichever case, and how many others there are."""
     files = list_files(folder, recursive=recursive)
-    found = [path for path in files if path.suffix.lower() in suffixes]
-    return sorted(found), len(files) - len(found)
+    matches = [path for path in files if path.suffix.lower() in suffixes]
+    return sorted(matches), len(files) - len(matches)
 
 
 def list_files(folder: Path, *, recursive: bool = True, error: Failure = FormatError) -> list[Path]:
@@ -143,7 +143,7 @@ def read_stdin(max_bytes: int, *, error: Failure = FormatError) -> bytes:
 
 
 def sha256_hex(source: bytes | str | Path, *, within: str | Path | None = None) -> str:
-    """SHA-256 of bytes, or of a regular file's contents, as 64 hex digits. ``within`` is that of `open_regular`."""
+    """SHA-256 of bytes, or of a regular file's contents, as 64 hex digits. ``within``: see `open_regular`."""
     if isinstance(source, bytes):
         return hashlib.sha256(source).hexdigest()
     with open_regular(source, within=within) as file:
@@ -152,7 +152,7 @@ def sha256_hex(source: bytes | str | Path, *, within: str | Path | None = None) 
 
 @contextmanager
 def locked_folder(folder: str | Path, *, wait: bool = True) -> Iterator[bool]:
-    """Keep other processes and threads out of the same block for a folder; False if another holds it, and ``wait`` is off."""
+    """Run the block while no other process or thread runs it for this folder; yields False if another does and ``wait`` is off."""
     if sys.platform == "win32":  # it has no such locks
         yield True
         return
@@ -169,4 +169,4 @@ def _open_at_once(path: str, flags: int) -> int:
 
 def _check_regular(path: str | Path, mode: int, error: Failure) -> None:
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a folder raises IsADirectoryError
-        raise error(f"{path}: expected a regular file, found {kind(mode)}.", path=path)
+        raise error(f"{path}: expected a regular file, found {kind_text(mode)}.", path=path)

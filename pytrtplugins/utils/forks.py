@@ -1,4 +1,4 @@
-"""Forks: how a child process handles the state of its parent, whose other threads it does not have."""
+"""Handle forks: a child process copies the state of its parent, but has only one of its threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import EngineError
 
-__all__ = ["ForkLock", "fail_future_in_child", "fork_count", "forks_as_cause", "in_children", "keep_until_exit"]
+__all__ = ["ForkLock", "call_after_fork", "fail_future_in_child", "fork_count", "forks_as_cause", "keep_until_exit"]
 
 _count = 0
 
@@ -22,7 +22,7 @@ def fork_count() -> int:
     return _count
 
 
-def in_children(function: Callable[[], object]) -> None:
+def call_after_fork(function: Callable[[], object]) -> None:
     """Register a function that each forked child calls at its start, while it has one thread."""
     if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
         os.register_at_fork(after_in_child=function)
@@ -41,7 +41,7 @@ def keep_until_exit(value: object) -> None:
 
 
 class ForkLock:
-    """A lock for ``with`` blocks that is free in a child, whichever other thread of the parent held it there."""
+    """A lock for ``with`` blocks that is free in a forked child, even if another thread of the parent held it."""
 
     def __init__(self) -> None:
         self._lock, self._owner = threading.Lock(), 0
@@ -70,6 +70,7 @@ _FUTURES: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
 
 
 def _leave_parent() -> None:
+    """In a forked child: count the fork, free all `ForkLock`s, and fail pending futures."""
     global _count
     _count += 1
     for lock in list(_LOCKS):
@@ -91,4 +92,4 @@ def _lose(future: Any) -> None:
         )
 
 
-in_children(_leave_parent)
+call_after_fork(_leave_parent)

@@ -1,4 +1,4 @@
-"""Python's garbage collector, and the memory that processes keep."""
+"""Settings of Python's garbage collector and of the C library's allocator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEPT, _LARGE = 16 << 20, 4 << 20  # bytes
 
 
 def reuse_memory() -> None:
-    """Have the C library keep up to 16 MiB that was freed, for what is allocated next.
+    """Let the C library keep up to 16 MiB of freed memory for later allocations.
 
     glibc gives the memory of a few photos back at once, and asks for it again with the next ones: then the kernel clears each page anew,
     which takes longer than all copies of a photo. Nothing is done where the user has set ``MALLOC_...``, or where the C library is another.

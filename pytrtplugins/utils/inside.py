@@ -1,4 +1,4 @@
-"""Files in folders that may come from somebody else: each is reached from the folder on through folders alone, never through a link.
+"""Open files in folders that may come from somebody else: no step below the folder may be a link.
 
 A link in such a folder could name any file of the user's, and a FIFO or a device may never end. Each step of a path is opened relative to
 the folder before it, so that a folder that is changed meanwhile gains nothing.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..errors import FormatError, PytrtpluginsError
 
-__all__ = ["Failure", "check_inside", "holder", "kind", "list_inside", "open_below", "open_inside"]
+__all__ = ["Failure", "check_inside", "holder", "kind_text", "list_inside", "open_below", "open_inside"]
 
 Failure = Callable[..., PytrtpluginsError]
 """Makes an error of a message and ``path=``: an exception class of this package, or a partial of one."""
@@ -34,8 +34,8 @@ _NO_LINK = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_
 _FOLDER = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_DIRECTORY", "O_NOFOLLOW", "O_CLOEXEC"))
 
 
-def kind(mode: int) -> str:
-    """What a status says that something is, in words."""
+def kind_text(mode: int) -> str:
+    """The kind of a file in words, from its mode."""
     return _KINDS.get(stat.S_IFMT(mode), "something else")
 
 
@@ -97,7 +97,7 @@ def holder(
     try:
         handle = open_below(within, (*steps[:-1], "."), _FOLDER, make=make)
     except OSError as problem:
-        _refuse_way(within, steps[:-1], error, problem)
+        _raise_for_steps(within, steps[:-1], error, problem)
         raise
     try:
         if _HAS_DIR_FD:
@@ -121,15 +121,15 @@ def open_inside(path: str | Path, flags: int, *, within: str | Path, error: Fail
     """
     with holder(path, within, error=error, make=bool(flags & os.O_CREAT)) as (folder, name):
         with contextlib.suppress(FileNotFoundError):
-            _check(path, os.stat(name, dir_fd=folder, follow_symlinks=False), flags, error)
+            _check_status(path, os.stat(name, dir_fd=folder, follow_symlinks=False), flags, error)
         try:
             handle = os.open(name, flags | _NO_LINK, 0o666, dir_fd=folder)
         except OSError as problem:
             if problem.errno == errno.ELOOP:
-                raise _not_regular(path, stat.S_IFLNK, error) from problem
-            raise _with_path(problem, path) from None
+                raise _not_regular_error(path, stat.S_IFLNK, error) from problem
+            raise _error_with_path(problem, path) from None
         try:
-            _check(path, os.fstat(handle), flags, error)  # nobody has put another in its place
+            _check_status(path, os.fstat(handle), flags, error)  # nobody has put another in its place
         except BaseException:
             os.close(handle)
             raise
@@ -149,12 +149,12 @@ def list_inside(folder: str | Path, *, within: str | Path, error: Failure = Form
         for name, entry in names.items():
             if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
                 with contextlib.suppress(FileNotFoundError):
-                    raise _not_regular(folder / name, entry.stat(follow_symlinks=False).st_mode, error)
+                    raise _not_regular_error(folder / name, entry.stat(follow_symlinks=False).st_mode, error)
         return {name: names[name].is_dir(follow_symlinks=False) for name in sorted(names)}
 
 
 def check_inside(folder: str | Path, *, error: Failure = FormatError, skip: Collection[str] = ()) -> None:
-    """Refuse a folder that holds anything but folders and regular files, however deep: for libraries that open its files themselves.
+    """Refuse a folder that holds anything but folders and regular files, at any depth: for libraries that open its files themselves.
 
     Args:
         folder: The folder.
@@ -166,18 +166,19 @@ def check_inside(folder: str | Path, *, error: Failure = FormatError, skip: Coll
         OSError: a folder cannot be read.
     """
     root = Path(folder)
-    left = [root]
-    while left:
-        place = left.pop()
+    pending = [root]
+    while pending:
+        place = pending.pop()
         with contextlib.suppress(FileNotFoundError):
             for name, is_folder in list_inside(place, within=root, error=error).items():
                 if is_folder and not (place == root and name in skip):
-                    left.append(place / name)
+                    pending.append(place / name)
 
 
-def _check(path: str | Path, status: os.stat_result, flags: int, error: Failure) -> None:
+def _check_status(path: str | Path, status: os.stat_result, flags: int, error: Failure) -> None:
+    """Refuse anything but a regular file, and, for writing, a file with several hard links."""
     if not stat.S_ISREG(status.st_mode):
-        raise _not_regular(path, status.st_mode, error)
+        raise _not_regular_error(path, status.st_mode, error)
     if flags & (os.O_WRONLY | os.O_RDWR) and status.st_nlink > 1:
         raise error(
             f"{path}: expected a file with one name, found a hard link.\nDo: look where the folder comes from; rm {path}",
@@ -185,16 +186,17 @@ def _check(path: str | Path, status: os.stat_result, flags: int, error: Failure)
         )
 
 
-def _not_regular(path: str | Path, mode: int, error: Failure) -> PytrtpluginsError:
+def _not_regular_error(path: str | Path, mode: int, error: Failure) -> PytrtpluginsError:
+    """The error for a path that is not a regular file."""
     why = ", which could name any file" if stat.S_ISLNK(mode) else ""
     return error(
-        f"{path}: expected a regular file, found {kind(mode)}{why}.\nDo: look where the folder comes from; rm {path}",
+        f"{path}: expected a regular file, found {kind_text(mode)}{why}.\nDo: look where the folder comes from; rm {path}",
         path=path,
     )
 
 
-def _refuse_way(within: Path, steps: Sequence[str], error: Failure, cause: OSError) -> None:
-    """Name the first step that is no folder, if one is there."""
+def _raise_for_steps(within: Path, steps: Sequence[str], error: Failure, cause: OSError) -> None:
+    """Raise an error that names the first step of a path that is not a folder, if there is one."""
     place = within
     for step in steps:
         place = place / step
@@ -209,6 +211,6 @@ def _refuse_way(within: Path, steps: Sequence[str], error: Failure, cause: OSErr
                 ) from cause
 
 
-def _with_path(problem: OSError, path: str | Path) -> OSError:
-    """The same error with the whole path in place of a name."""
+def _error_with_path(problem: OSError, path: str | Path) -> OSError:
+    """The same error with the whole path instead of a name."""
     return type(problem)(problem.errno, problem.strerror, str(path))

@@ -1,4 +1,4 @@
-"""Results in a file, so that nothing is measured twice after an interruption."""
+"""Save results to a file as they come, so that an interrupted measurement continues where it stopped."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Journal:
         if path is None:
             return
         try:
-            held = read_json(path, max_bytes=_MAX_BYTES, allow_nan=True, within=path.parent)
-            if held["identity"] == self._identity:
-                self._results = dict(held["results"])
+            record = read_json(path, max_bytes=_MAX_BYTES, allow_nan=True, within=path.parent)
+            if record["identity"] == self._identity:
+                self._results = dict(record["results"])
                 _log.info("%s: %d results of an interrupted run are used", path, len(self._results))
             else:
                 _log.warning("%s belongs to another run; it is begun anew", path)

@@ -23,18 +23,18 @@ def defer_imports(*names: str) -> Iterator[None]:
     With ``module:function`` the module is imported when the function is called, for who takes it out of the module at once.
     A module that is imported already stays as it is. After the block, an import gives the module itself.
     """
-    given = [_StandIn(name) for name in names]
-    for one in given:
-        sys.modules.setdefault(one.__name__, one)
+    modules = [_LazyModule(name) for name in names]
+    for module in modules:
+        sys.modules.setdefault(module.__name__, module)
     try:
         yield
     finally:
-        for one in given:
-            one.leave()
+        for module in modules:
+            module.leave()
 
 
-class _StandIn(ModuleType):
-    """Has a module's name, and its attributes from when the first is used, but for the function that may stand behind a colon."""
+class _LazyModule(ModuleType):
+    """A module that is imported when one of its attributes is first used, except for the function named after a colon."""
 
     def __init__(self, name: str) -> None:
         module, _, self._function = name.partition(":")

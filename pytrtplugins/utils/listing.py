@@ -19,7 +19,7 @@ def first_names(names: Sequence[str], most: int = 10) -> str:
 
 
 def first_lines(lines: Sequence[str], most: int = 10) -> Iterator[str]:
-    """The first lines, indented, and a line that says how many more there are, which ``--json`` lists."""
+    """The first lines, indented, and the number of lines left out, which ``--json`` lists."""
     yield from (f"  {line}" for line in lines[:most])
     if len(lines) > most:
         yield f"  and {len(lines) - most:,} more, which --json lists"

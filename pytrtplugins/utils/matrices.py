@@ -1,4 +1,4 @@
-"""Copies of large matrices."""
+"""Copy large matrices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of names: one a line in a file, or as they are."""
+"""Lists of names: from a file with one name per line, or from arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_BYTES = 1 << 20
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text, without space around them. A line ends where darknet and editors end it, not at Unicode's other marks."""
+    """Split a text into lines without outer spaces. Lines end as in darknet and editors, not at Unicode's other separators."""
     return [line.strip() for line in re.split(r"\r\n|\n|\r", text)]
 
 
@@ -47,7 +47,7 @@ def read_class_names(names: str | Path | Iterable[str]) -> tuple[str, ...]:
 
 
 def check_class_names(lines: Sequence[str], *, once: bool = False) -> tuple[str, ...]:
-    """The names of classes that lines hold; blank lines behind the last name are none.
+    """The class names in the lines of a file, without blank lines at the end.
 
     Args:
         lines: One for each class.

@@ -1,4 +1,4 @@
-"""The numbers in nested values of JSON, by names that say where they are."""
+"""Flatten nested JSON values to numbers by dotted names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["named_numbers"]
 
 
 def named_numbers(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
-    """Give each number with its name: the keys of the objects that it is in, with dots between them.
+    """Yield each number of nested JSON objects with its name: the keys on the way to it, joined by dots.
 
     Objects in a list are known by their ``name``, or by their place; lists of numbers are left out. Truth values are 0 and 1.
     """

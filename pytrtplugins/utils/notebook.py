@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["ShownAlike", "view"]
+__all__ = ["ClassOrInstanceMethod", "object_html"]
 
 _ROWS = 30
 _LENGTH = 300  # characters of a cell
@@ -15,10 +15,10 @@ _LINE = "border-bottom: 1px solid rgba(128, 128, 128, 0.35)"
 _CELL = f"padding: 2px 12px 2px 0; text-align: left; vertical-align: top; overflow-wrap: break-word; {_LINE}"
 
 
-def view(
+def object_html(
     title: str, columns: Sequence[str] = (), rows: Iterable[Sequence[object]] = (), notes: Iterable[object] = ()
 ) -> str:
-    """An object as HTML. All that is given is text: it is cut where it is long, and escaped.
+    """HTML of an object: title, table and notes. All arguments are plain text, which is shortened and escaped.
 
     Args:
         title: What the object is; empty: no heading.
@@ -26,18 +26,18 @@ def view(
         rows: Their cells; of many rows the first are shown, and how many there are.
         notes: Lines below the table.
     """
-    given = list(rows)
+    all_rows = list(rows)
     parts = [f"<p><b>{_text(title)}</b></p>"] if title else []
-    if given:
-        head, body = _row("th", columns), "".join(_row("td", row) for row in given[:_ROWS])
+    if all_rows:
+        head, body = _row("th", columns), "".join(_row("td", row) for row in all_rows[:_ROWS])
         parts.append(f'<table style="border-collapse: collapse"><thead>{head}</thead><tbody>{body}</tbody></table>')
-    more = [f"and {len(given) - _ROWS:,} more"] if given[_ROWS:] else []
+    more = [f"and {len(all_rows) - _ROWS:,} more"] if all_rows[_ROWS:] else []
     parts += [f"<p>{_text(note)}</p>" for note in (*more, *notes)]
     return f'<div style="overflow-x: auto">{"".join(parts)}</div>'
 
 
-class ShownAlike:
-    """A method that a class has as well as its instances: the function is called with the one or the other.
+class ClassOrInstanceMethod:
+    """Descriptor of a method that works on a class and on its instances: the function gets the one or the other.
 
     Notebooks ask a class for its own methods only, such as those bound to it.
     """

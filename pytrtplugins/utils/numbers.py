@@ -18,11 +18,11 @@ __all__ = [
     "MAX_THREADS",
     "SHARE",
     "THREADS",
-    "Real",
-    "Several",
-    "Whole",
+    "FloatRange",
+    "IntList",
+    "IntRange",
+    "check_int",
     "check_share",
-    "check_whole",
 ]
 
 _Number = TypeVar("_Number", int, float)
@@ -30,8 +30,8 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _LONGEST_REAL = 400  # characters: the largest float64, written out, has 309
 
 
-def check_whole(what: str, value: Any, minimum: int, maximum: int) -> int:
-    """A whole number within limits: NumPy's will do, truth values will not. ``what`` it is goes into the message.
+def check_int(what: str, value: Any, minimum: int, maximum: int) -> int:
+    """Check a whole number against limits: NumPy's are accepted, truth values are not. ``what`` names the number in the message.
 
     Raises:
         UsageError: it is not a whole number, or is outside.
@@ -67,14 +67,14 @@ def check_share(what: str, value: Any) -> float:
 
 @dataclass(frozen=True)
 class _Limits(ABC, Generic[_Number]):
-    """Numbers that an option of a command takes, as the ``type`` of an option of argparse; `read` is for others."""
+    """A range of numbers, as the ``type`` of an option of argparse; `read` is for other callers."""
 
     minimum: _Number
     maximum: _Number
     _form: ClassVar[tuple[str, str]]  # how messages call such a number, and how they write one
 
     def read(self, text: str) -> _Number:
-        """The number that a user typed.
+        """Parse a number that a user typed.
 
         Raises:
             ValueError: it is none, or is outside; the message says what was expected and what was found.
@@ -88,14 +88,14 @@ class _Limits(ABC, Generic[_Number]):
         raise ValueError(f"expected {self}, found {shorten(text)}")
 
     def __call__(self, text: str) -> _Number:
-        """What argparse calls: its errors name the option."""
+        """Parse an option's text for argparse, whose error names the option."""
         try:
             return self.read(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     def __str__(self) -> str:
-        """As messages have it."""
+        """The range in words, for messages."""
         what, form = self._form
         return f"{what} from {self.minimum:{form}} to {self.maximum:{form}}"
 
@@ -103,8 +103,8 @@ class _Limits(ABC, Generic[_Number]):
     def _parse(self, text: str) -> _Number: ...
 
 
-class Whole(_Limits[int]):
-    """Whole numbers within limits."""
+class IntRange(_Limits[int]):
+    """Whole numbers within limits, such as 1 to 4,096."""
 
     _form = ("a whole number", ",")
 
@@ -114,8 +114,8 @@ class Whole(_Limits[int]):
         return int(text)
 
 
-class Real(_Limits[float]):
-    """Numbers within limits; no NaN."""
+class FloatRange(_Limits[float]):
+    """Numbers within limits; NaN is refused."""
 
     _form = ("a number", ",.10g")
 
@@ -126,15 +126,15 @@ class Real(_Limits[float]):
 
 
 @dataclass(frozen=True)
-class Several:
-    """Numbers with commas between them, each within limits, as the ``type`` of an option of argparse."""
+class IntList:
+    """Whole numbers separated by commas, each within limits, as the ``type`` of an option of argparse."""
 
-    each: Whole
+    each: IntRange
     minimum: int = 1
     maximum: int = 1000
 
     def __call__(self, text: str) -> tuple[int, ...]:
-        """What argparse calls: its errors name the option."""
+        """Parse an option's text for argparse, whose error names the option."""
         parts = text.split(",", self.maximum)
         try:
             if not self.minimum <= len(parts) <= self.maximum:
@@ -144,7 +144,7 @@ class Several:
             raise argparse.ArgumentTypeError(f"expected {self}, found {shorten(text)}") from None
 
     def __str__(self) -> str:
-        """As messages have it."""
+        """The expected numbers in words, for messages."""
         count = f"{self.minimum}" if self.minimum == self.maximum else f"{self.minimum:,} to {self.maximum:,}"
         return f"{count} numbers, each {self.each}, with commas between them"
 
@@ -155,5 +155,5 @@ MAX_SLOTS = 256
 """Runs of a stream at a time."""
 MAX_THREADS = 4096
 """CPU threads of a run."""
-THREADS = Whole(1, MAX_THREADS)
-SHARE = Real(0, 1)
+THREADS = IntRange(1, MAX_THREADS)
+SHARE = FloatRange(0, 1)

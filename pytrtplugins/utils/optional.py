@@ -1,4 +1,4 @@
-"""The only place that catches ImportError: optional packages, imported where they are first used."""
+"""Import optional packages when they are first used; nothing else may catch ImportError."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _imported: dict[str, ModuleType] = {}
 
 
 def require(module: str, *, extra: str, package: str | None = None, feature: str = "", alone: str = "") -> ModuleType:
-    """Import an optional module, or say how to install it.
+    """Import an optional module, or raise an error with the command that installs it.
 
     The extra is this project's that brings the package, whose name may differ from the module's; empty where none does. The feature,
     such as ``"engine 'cpu'"``, is what needs it. ``alone`` is a requirement that is installed beside the extra, without what it depends on.
@@ -30,21 +30,21 @@ def require(module: str, *, extra: str, package: str | None = None, feature: str
     Raises:
         MissingExtraError: the module cannot be imported; ``.package`` and ``.extra`` tell which.
     """
-    found = _imported.get(module)
-    if found is not None and sys.modules.get(module) is found:
-        return found
+    loaded = _imported.get(module)
+    if loaded is not None and sys.modules.get(module) is loaded:
+        return loaded
     try:
         with defer_imports(*_SELDOM_USED.get(module.partition(".")[0], ())):
-            found = _imported[module] = importlib.import_module(module)
-        return found
+            loaded = _imported[module] = importlib.import_module(module)
+        return loaded
     except ImportError as error:
         package = package or module.partition(".")[0]
-        wanted = f'"pytrtplugins[{extra}]"' if extra else package
+        requirement = f'"pytrtplugins[{extra}]"' if extra else package
         if alone:
-            wanted += f' && pip install --no-deps "{alone}"'
+            requirement += f' && pip install --no-deps "{alone}"'
         raise MissingExtraError(
             f"{feature or 'this feature'} needs the package {package!r}, which cannot be imported ({error}).\n"
-            f"Do: pip install {wanted}",
+            f"Do: pip install {requirement}",
             package=package,
             extra=extra,
         ) from error

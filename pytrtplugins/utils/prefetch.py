@@ -1,4 +1,4 @@
-"""Work that runs ahead or behind, in threads or on a device, with results in order."""
+"""Run work in threads or on a device, ahead of or after the caller, with results in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from .forks import fail_future_in_child
 
-__all__ = ["BackgroundCalls", "map_ahead", "map_async", "map_in_contexts", "take_ahead", "threads_for_files"]
+__all__ = ["BackgroundCalls", "map_ahead", "map_async", "map_in_contexts", "prefetch", "threads_for_files"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -64,7 +64,7 @@ def map_ahead(
                 except Exception as error:  # raised below, when the results before it are given
                     failed.append(error)
                     break
-                waiting.append(_called(function, item) if inline(item) else executor.submit(function, item))
+                waiting.append(_call_now(function, item) if inline(item) else executor.submit(function, item))
                 fail_future_in_child(waiting[-1])
             if not waiting:
                 break
@@ -77,25 +77,25 @@ def map_ahead(
         executor.shutdown()
 
 
-def take_ahead(items: Iterator[Item], ahead: int) -> Generator[Item, None, None]:
-    """The items, each taken in a thread before it is asked for, ``ahead`` of them at most.
+def prefetch(items: Iterator[Item], ahead: int) -> Generator[Item, None, None]:
+    """Yield the items of an iterator, which a thread reads ahead of the caller, by at most ``ahead`` items.
 
     Raises:
         Exception: what the items raised, at their turn.
     """
     end = object()
-    taken = map_ahead(lambda _: next(items, end), itertools.repeat(None), threads=1, ahead=ahead)
+    prefetched = map_ahead(lambda _: next(items, end), itertools.repeat(None), threads=1, ahead=ahead)
     try:
-        for item in taken:
+        for item in prefetched:
             if item is end:
                 return
             yield item  # type: ignore[misc]  # it is not the end
     finally:
-        taken.close()  # which waits for the thread
+        prefetched.close()  # which waits for the thread
 
 
 class BackgroundCalls:
-    """Calls that are made in threads while the caller goes on, a few at a time. Close it: then all are done.
+    """Run calls in threads while the caller goes on, a few at a time. `close` waits for all of them.
 
     Args:
         threads: At least 1; with 1 the calls keep their order.
@@ -106,7 +106,7 @@ class BackgroundCalls:
         self._waiting, self._most = deque[Future[object]](), 2 * threads
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
-        """Let a thread call the function; wait if too many calls wait already.
+        """Run the function in a thread; wait first if too many calls are queued.
 
         Raises:
             Exception: what an earlier call raised.
@@ -127,13 +127,14 @@ class BackgroundCalls:
             self._waiting.popleft().result()
 
 
-def _called(function: Callable[[Item], Result], item: Item) -> Future[Result]:
-    done: Future[Result] = Future()
+def _call_now(function: Callable[[Item], Result], item: Item) -> Future[Result]:
+    """Call the function in this thread, and return its result as a finished future."""
+    future: Future[Result] = Future()
     try:
-        done.set_result(function(item))
+        future.set_result(function(item))
     except Exception as error:
-        done.set_exception(error)
-    return done
+        future.set_exception(error)
+    return future
 
 
 def map_in_contexts(
@@ -143,7 +144,7 @@ def map_in_contexts(
     contexts: Iterable[AbstractContextManager[Context]],
     ahead: int | None = None,
 ) -> Iterator[Result]:
-    """The same, each call with a context that no other call has at that time; there are as many threads as contexts.
+    """Map like `map_ahead`; each call gets a context that no other call uses at that time. There are as many threads as contexts.
 
     The contexts are closed in the end.
     """
@@ -171,7 +172,7 @@ def map_async(
     contexts: Iterable[AbstractContextManager[Context]],
     finish: Callable[[Context, Item, Result], Value],
 ) -> Iterator[Value]:
-    """Start the work of some items, each on a context of its own, before the first one's result is given.
+    """Start the work of several items, each on its own context, before the first result is yielded.
 
     All calls are made in the caller's thread, when a result is asked for: for work that goes on by itself once it has begun, as
     on a GPU. As many items are on their way as there are contexts, which are closed in the end.

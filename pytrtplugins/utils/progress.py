@@ -1,4 +1,4 @@
-"""A progress bar on a terminal; nothing elsewhere, or without rich."""
+"""Show a progress bar on a terminal; without a terminal or without rich show nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ProgressBar", "progress_bar"]
 
 
 class ProgressBar:
-    """What the block inside of `progress_bar` reports to; without a terminal it shows nothing."""
+    """The progress of the block in `progress_bar`; without a terminal it shows nothing."""
 
     def __init__(self, bar: Any = None, task: Any = None) -> None:
         self._bar, self._task = bar, task
@@ -35,11 +35,11 @@ class ProgressBar:
 
 @contextmanager
 def progress_bar(
-    label: str, total: int | None, wanted: bool = True, *, in_bytes: bool = False
+    label: str, total: int | None, enabled: bool = True, *, in_bytes: bool = False
 ) -> Iterator[ProgressBar]:
     """Show a bar while the block runs; a total of None is unknown."""
     try:
-        shown = wanted and sys.stderr.isatty() and not is_quiet()
+        shown = enabled and sys.stderr.isatty() and not is_quiet()
         rich = require("rich.progress", extra="cli") if shown else None
     except MissingExtraError:
         rich = None

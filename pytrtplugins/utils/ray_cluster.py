@@ -1,4 +1,4 @@
-"""A Ray cluster, and how this process connects to it."""
+"""Connect this process to a Ray cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repeated fields of protobuf messages: which items they hold."""
+"""Replace items of repeated fields of protobuf messages in place."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 __all__ = ["keep_items", "set_items"]
 
 
-def keep_items(field: Any, wanted: Callable[[Any], bool]) -> None:
-    """Delete the other items of a repeated field in place; those that stay, which may be large, are not copied."""
+def keep_items(field: Any, keep: Callable[[Any], bool]) -> None:
+    """Delete the items of a repeated field for which ``keep`` is false, in place; the others, which may be large, are not copied."""
     for index in reversed(range(len(field))):
-        if not wanted(field[index]):
+        if not keep(field[index]):
             del field[index]
 
 
 def set_items(field: Any, items: Iterable[Any]) -> None:
-    """Let a repeated field hold copies of these items, which may be its own, and no others."""
+    """Replace the items of a repeated field by copies of these items, which may be items of the field."""
     items = list(items)
     del field[:]
     field.extend(items)

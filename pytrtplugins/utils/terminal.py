@@ -1,4 +1,4 @@
-"""The start and the end of commands: streams that accept any text, and messages instead of tracebacks."""
+"""Start and end a command: streams that accept any text, and messages instead of tracebacks."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ COMMAND: dict[str, Any] = {
 
 
 def be_verbose() -> None:
-    """Let the command that runs show what the package logs, and at an error all that a library reported."""
+    """Show the package's log messages, and after an error also what libraries reported."""
     _PACKAGE.setLevel(logging.INFO)
 
 
 def be_quiet() -> None:
-    """Let the command that runs show errors only: no warnings, no progress."""
+    """Show errors only: no warnings, no progress."""
     _PACKAGE.setLevel(logging.ERROR)
 
 
@@ -49,8 +49,8 @@ def _print(title: str, message: str) -> None:
     print(f"{title}: {message}", file=sys.stderr)
 
 
-def _cut(text: str) -> str:
-    """A text whose long lines lack their middle: those that a path of many thousand characters, or a value, made so."""
+def _shorten_lines(text: str) -> str:
+    """Cut the middle out of long lines, such as those with a path of thousands of characters."""
     lines = (
         line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
         for line in text.split("\n")
@@ -77,26 +77,26 @@ def exit_on_error(show: Callable[[str, str], None] = _print) -> Iterator[None]:
             yield
         except SystemExit as end:
             if isinstance(end.__context__, BrokenPipeError):  # typer and rich make code 1 of it
-                raise _ended(_code_behind(end.__context__)) from None
+                raise _exit_after(_code_behind(end.__context__)) from None
             sys.stdout.flush()
             raise
         sys.stdout.flush()
     except PytrtpluginsError as error:
-        raise _ended(2, show, type(error).__name__, _told(error)) from None
+        raise _exit_after(2, show, type(error).__name__, _error_text(error)) from None
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        raise _ended(0) from None
+        raise _exit_after(0) from None
     except OSError as error:
         title = str(error.filename2 or error.filename or "output")
         title = title if len(title) <= _LONGEST_PATH else f"{title[:60]}..."
-        raise _ended(2, show, title, error.strerror or str(error)) from None
+        raise _exit_after(2, show, title, error.strerror or str(error)) from None
     except KeyboardInterrupt:
-        raise _ended(130) from None
+        raise _exit_after(130) from None
     finally:
         _PACKAGE.setLevel(before)
 
 
-def _told(error: PytrtpluginsError) -> str:
-    """The message; with `be_verbose` all that a library reported too."""
+def _error_text(error: PytrtpluginsError) -> str:
+    """The message of an error; with `be_verbose` also what a library reported."""
     message, text = str(error), str(error.facts.get("text") or "").strip()
     if not text or text in message:
         return message
@@ -106,7 +106,7 @@ def _told(error: PytrtpluginsError) -> str:
 
 
 def _open_streams() -> None:
-    """Give the process streams that are open and take any text."""
+    """Reopen closed standard streams, and let all of them accept any text."""
     for number in range(3):  # else the next file to be opened would become stdout, and get what libraries print
         try:
             os.fstat(number)
@@ -121,7 +121,7 @@ def _open_streams() -> None:
 
 
 def _end_quickly() -> None:
-    """Let Python not search all that was imported for garbage when the process ends: that is a sixth of a short command's time."""
+    """Skip garbage collection at the end of the process, which takes a sixth of a short command's time."""
     atexit.unregister(gc.freeze)  # of an earlier command in this process
     atexit.register(gc.freeze)
 
@@ -140,11 +140,13 @@ def _drop_stderr() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def _ended(code: int, show: Callable[[str, str], None] | None = None, title: str = "", message: str = "") -> SystemExit:
-    """The end of the process, behind a message; what cannot be written is dropped, or Python would complain of it."""
+def _exit_after(
+    code: int, show: Callable[[str, str], None] | None = None, title: str = "", message: str = ""
+) -> SystemExit:
+    """Write a message, and return the SystemExit to raise; output that cannot be written is dropped, or Python would report it."""
     if show is not None:
         with contextlib.suppress(OSError, SystemExit):  # rich ends the process where its reader is gone
-            show(_cut(title), _cut(message))
+            show(_shorten_lines(title), _shorten_lines(message))
     for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
         try:
             stream.flush()

@@ -1,4 +1,4 @@
-"""JSON and YAML from unknown sources: limited in size and depth, without aliases, each key once."""
+"""Parse JSON and YAML from unknown sources: limited in size and depth, without aliases or duplicate keys."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import numpy as np
 
 from ..errors import FormatError
 from .encodings import EncodingError, decode_utf8
+from .file_with_lines import Names
 from .files import read_regular
 from .inside import Failure
 from .optional import require
-from .placed_file import Names
 from .yaml_scalars import read_plain
 
 __all__ = [
@@ -26,8 +26,8 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_YAML_BYTES",
     "parse_json",
-    "parse_placed_yaml",
     "parse_yaml",
+    "parse_yaml_with_lines",
     "read_json",
     "read_yaml",
     "shorten",
@@ -78,7 +78,7 @@ def parse_json(
         PytrtpluginsError: it is no such text, or nested more than `MAX_DEPTH` deep; as ``error`` makes it, with ``.path``
             and, where it is known, ``.line``.
     """
-    text = _decoded(data, path, max_bytes, error)
+    text = _decode(data, path, max_bytes, error)
     _check_depth(text, path, error)
 
     def constant(word: str) -> float:
@@ -88,7 +88,7 @@ def parse_json(
 
     try:
         return json.loads(
-            text, object_pairs_hook=_unique, parse_int=_integer, parse_float=_number, parse_constant=constant
+            text, object_pairs_hook=_mapping_of_unique, parse_int=_integer, parse_float=_number, parse_constant=constant
         )
     except json.JSONDecodeError as problem:
         where = f"line {problem.lineno}, column {problem.colno}"
@@ -118,13 +118,13 @@ def parse_yaml(data: str | bytes, path: str | Path, *, error: Failure = FormatEr
             and, where it is known, ``.line``.
         MissingExtraError: PyYAML is missing.
     """
-    return _composed(data, path, error, lambda loader: loader.get_single_data())
+    return _parse_yaml_by(data, path, error, lambda loader: loader.get_single_data())
 
 
-def parse_placed_yaml(
+def parse_yaml_with_lines(
     data: str | bytes, path: str | Path, *, error: Failure = FormatError
 ) -> tuple[Any, dict[Names, int]]:
-    """Parse YAML that people write, and say on which lines its keys and items stand; see `parse_yaml`.
+    """Parse YAML that people write; also returns the line number of each key and item. See `parse_yaml`.
 
     Scalars without quotes keep their text, as `yaml_scalars.read_plain` reads them: ``010``, ``12:30:00``, ``on`` and ``~`` are texts.
     """
@@ -133,17 +133,17 @@ def parse_placed_yaml(
         node = loader.get_single_node()
         return (None, {}) if node is None else (loader.construct_document(node), _yaml_lines(node))
 
-    return _composed(data, path, error, placed, _written_loader())
+    return _parse_yaml_by(data, path, error, placed, _written_loader())
 
 
-def _composed(
-    data: str | bytes, path: str | Path, error: Failure, made: Callable[[Any], _Made], loader: Any = None
+def _parse_yaml_by(
+    data: str | bytes, path: str | Path, error: Failure, make: Callable[[Any], _Made], loader: Any = None
 ) -> _Made:
-    """What is made of the YAML that a loader has."""
+    """Call ``make`` with a loader of the text; what YAML or this module refuses is an error with the path."""
     yaml = require("yaml", extra="onnx", package="pyyaml", feature="YAML files")
-    text = _decoded(data, path, MAX_YAML_BYTES, error)
+    text = _decode(data, path, MAX_YAML_BYTES, error)
     try:
-        return made((loader or _yaml_loader())(text))
+        return make((loader or _yaml_loader())(text))
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -159,7 +159,7 @@ def _composed(
 
 
 def yaml_text(*documents: Mapping[str, Any], about: str, width: int = 140) -> str:
-    """Documents of YAML, below a comment; texts with spaces are broken at a width, which YAML takes for a space.
+    """Write documents as YAML, after a comment. Texts with spaces are broken at ``width``, which YAML reads as a space.
 
     Readers of YAML 1.1 and of 1.2 see the same: ``1e-4`` and ``y`` as texts are in quotes.
 
@@ -168,20 +168,22 @@ def yaml_text(*documents: Mapping[str, Any], about: str, width: int = 140) -> st
     """
     yaml, dumper = require("yaml", extra="onnx", package="pyyaml", feature="YAML files"), _yaml_dumper()
     head = "".join(f"# {line}".rstrip() + "\n" for line in about.splitlines())
-    return head + "---\n".join(yaml.dump(each, Dumper=dumper, sort_keys=False, width=width) for each in documents)
+    return head + "---\n".join(
+        yaml.dump(document, Dumper=dumper, sort_keys=False, width=width) for document in documents
+    )
 
 
 def shorten(value: object, max_characters: int = 80) -> str:
     """The repr of a value in so many characters, with its middle or its end left out where it is long; it is never made as a whole."""
-    short = _Short()
+    short = _ShortRepr()
     short.maxlevel, short.maxstring, short.maxother = 3, max_characters, max_characters
     short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = 4
     text = short.repr(value)
     return text if len(text) <= max_characters else f"{text[: max_characters - 4]} ..."
 
 
-class _Short(reprlib.Repr):
-    """Python's, with what it writes out as a whole: numbers, of which it cannot write the longest, and bytes."""
+class _ShortRepr(reprlib.Repr):
+    """Python's `reprlib.Repr`, which also shortens numbers (Python cannot write the longest) and bytes."""
 
     def repr_int(self, value: int, level: int) -> str:
         return repr(value) if abs(value) < 1 << 64 else f"<a number of {value.bit_length():,} bits>"
@@ -191,10 +193,11 @@ class _Short(reprlib.Repr):
 
 
 class _Refused(ValueError):
-    """Something in a text that its format allows, and we do not."""
+    """The text has something that its format allows, but this module does not."""
 
 
-def _decoded(data: str | bytes, path: str | Path, max_bytes: int, error: Failure) -> str:
+def _decode(data: str | bytes, path: str | Path, max_bytes: int, error: Failure) -> str:
+    """Decode a text as UTF-8."""
     if len(data) > max_bytes:
         raise error(f"{path}: expected at most {max_bytes:,} bytes, found {len(data):,}.", path=path)
     if isinstance(data, str):
@@ -206,7 +209,7 @@ def _decoded(data: str | bytes, path: str | Path, max_bytes: int, error: Failure
 
 
 def _check_depth(text: str, path: str | Path, error: Failure) -> None:
-    """Refuse deep nesting before Python's parser, which calls itself for each level, meets it."""
+    """Refuse deep nesting before Python's parser, which recurses once per level, reads the text."""
     outside = "".join(text.replace(r"\\", "").replace(r"\"", "").split('"')[::2])
     codes = np.frombuffer(outside.encode("utf-8", "replace"), np.uint8)
     positions = np.flatnonzero(np.isin(codes, np.frombuffer(b"[{]}", np.uint8)))
@@ -217,13 +220,14 @@ def _check_depth(text: str, path: str | Path, error: Failure) -> None:
         raise error(f"{path}: nested more than {MAX_DEPTH} deep in line {line}", path=path, line=line)
 
 
-def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _mapping_of_unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """A dictionary of the pairs; a key that occurs twice is refused."""
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise _Refused(f"the key {shorten(twice)} appears twice")
-    return found
+    return mapping
 
 
 def _integer(text: str) -> int:
@@ -240,25 +244,25 @@ def _number(text: str) -> float:
 
 
 def _yaml_lines(node: Any) -> dict[Names, int]:
-    """The lines of keys and items; PyYAML counts from 0. The loader has limited the depth."""
-    found: dict[Names, int] = {}
+    """Line numbers of keys and items (PyYAML counts from 0). The loader has limited the depth."""
+    line_numbers: dict[Names, int] = {}
     waiting: list[tuple[Names, Any]] = [((), node)] if node.id != "scalar" else []
     while waiting:
-        names, each = waiting.pop()
-        if each.id == "mapping":
-            parts = [((*names, key.value), key, value) for key, value in each.value]
+        names, current = waiting.pop()
+        if current.id == "mapping":
+            parts = [((*names, key.value), key, value) for key, value in current.value]
         else:
-            parts = [((*names, number), item, item) for number, item in enumerate(each.value)]
+            parts = [((*names, number), item, item) for number, item in enumerate(current.value)]
         for inner, marked, value in parts:
-            found[inner] = marked.start_mark.line + 1
+            line_numbers[inner] = marked.start_mark.line + 1
             if value.id != "scalar":
                 waiting.append((inner, value))
-    return found
+    return line_numbers
 
 
 @cache
 def _yaml_dumper() -> Any:
-    """PyYAML's safe dumper, which quotes only what YAML 1.1 takes for something else than text."""
+    """PyYAML's safe dumper, which puts a text in quotes only if YAML 1.1 would not read it as text."""
     yaml = require("yaml", extra="onnx", package="pyyaml", feature="YAML files")
 
     class Dumper(yaml.SafeDumper):  # type: ignore[misc, name-defined]
@@ -292,22 +296,22 @@ def _yaml_loader() -> Any:
             return node
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            found: dict[Any, Any] = {}
+            mapping: dict[Any, Any] = {}
             for key_node, value_node in node.value:
                 if not isinstance(key_node, yaml.ScalarNode):
                     self._refuse("a key must be a text or a number", key_node.start_mark)
                 key = self.construct_object(key_node, deep=True)
-                if key in found:
+                if key in mapping:
                     self._refuse(f"the key {shorten(key)} appears twice", key_node.start_mark)
-                found[key] = self.construct_object(value_node, deep=deep)
-            return found
+                mapping[key] = self.construct_object(value_node, deep=deep)
+            return mapping
 
         def construct_number(self, node: Any) -> Any:
             if len(node.value) > _LONGEST_NUMBER:
                 self._refuse(f"a number has {len(node.value):,} characters", node.start_mark)
-            whole = node.tag.endswith(":int")
+            is_int = node.tag.endswith(":int")
             try:
-                return self.construct_yaml_int(node) if whole else self.construct_yaml_float(node)
+                return self.construct_yaml_int(node) if is_int else self.construct_yaml_float(node)
             except (ValueError, OverflowError):  # such as 0b_, or 1_0:60
                 self._refuse(f"{shorten(node.value)} is not a number", node.start_mark)
 
@@ -325,9 +329,11 @@ def _yaml_loader() -> Any:
 
 @cache
 def _written_loader() -> Any:
-    """The loader in whose data plain scalars keep their text."""
+    """A YAML loader that keeps the text of plain scalars."""
 
     class Loader(_yaml_loader()):  # type: ignore[misc]
+        """PyYAML's safe loader, whose plain scalars keep their text."""
+
         yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
         def construct_text(self, node: Any) -> Any:

@@ -1,4 +1,4 @@
-"""TOML that people write, with the lines of its tables and keys, which errors name."""
+"""Read TOML that people write, with the line number of each table and key, for error messages."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import re
 from pathlib import Path
 
 from ..errors import FormatError
+from .file_with_lines import FileWithLines, Names
 from .files import read_regular
-from .placed_file import Names, PlacedFile
 
 __all__ = ["TomlFile", "read_text"]
 
 _MAX_BYTES = 1 << 20
 
 
-class TomlFile(PlacedFile):
-    """A TOML file that was read, or one table of it."""
+class TomlFile(FileWithLines):
+    """A parsed TOML file, or one table of it."""
 
     @classmethod
     def read(cls, path: Path, table: tuple[str, ...] = ()) -> TomlFile:
-        """Read a file.
+        """Read and parse a file.
 
         Args:
             path: The file.
@@ -57,22 +57,22 @@ def read_text(path: Path) -> str:
 
 
 def _lines(text: str) -> dict[Names, int]:
-    """The lines of tables and keys, by their names; tables of a list also have their position."""
-    found: dict[Names, int] = {}
+    """Line numbers of tables and keys, by name; items of an array of tables also have their index."""
+    line_numbers: dict[Names, int] = {}
     table: Names = ()
     for number, line in enumerate(text.splitlines(), 1):
         if match := re.match(r"\s*\[\[([^\[\]]+)\]\]", line):
             names = _names(match[1])
-            count = sum(each[:-1] == names and isinstance(each[-1], int) for each in found)
+            count = sum(key[:-1] == names and isinstance(key[-1], int) for key in line_numbers)
             table = (*names, count)
-            found[table] = number
-            found.setdefault(names, number)
+            line_numbers[table] = number
+            line_numbers.setdefault(names, number)
         elif match := re.match(r"\s*\[([^\[\]]+)\]", line):
             table = _names(match[1])
-            found.setdefault(table, number)
+            line_numbers.setdefault(table, number)
         elif match := re.match(r"""\s*([\w\s."'-]+?)\s*=""", line):
-            found.setdefault((*table, *_names(match[1])), number)
-    return found
+            line_numbers.setdefault((*table, *_names(match[1])), number)
+    return line_numbers
 
 
 def _names(text: str) -> tuple[str, ...]:

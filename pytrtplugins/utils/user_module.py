@@ -1,4 +1,4 @@
-"""Modules that users name."""
+"""Import modules that users name on the command line."""
 
 from __future__ import annotations
 

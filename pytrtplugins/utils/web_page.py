@@ -1,4 +1,4 @@
-"""Reports as web pages: one file each, light or dark as the reader's screen, which loads nothing."""
+"""Write reports as web pages: one file each, without external resources, light or dark like the reader's screen."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 
 
 def web_page(title: str, parts: Iterable[str], *, style: str = "", script: str = "") -> str:
-    """A page as HTML.
+    """A page as HTML, with a content security policy.
 
     Its policy lets a browser run the script that is given and nothing else, and load nothing: so it is even where a part has not been
     escaped.
@@ -84,7 +84,7 @@ def _is_number(text: str) -> bool:
 
 
 def _script_source(script: str) -> str:
-    """The digest by which a policy knows a script."""
+    """The digest of a script, for the content security policy."""
     if not script:
         return ""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""XML from unknown sources: without entities, limited in size, in depth, and in what is held at a time."""
+"""Parse XML from unknown sources: without entities, limited in size, in depth, and in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..errors import FormatError
 from .encodings import EncodingError, decode_utf8
 from .inside import Failure
 
-__all__ = ["MAX_DEPTH", "MAX_ELEMENTS", "parse_children", "root_of"]
+__all__ = ["MAX_DEPTH", "MAX_ELEMENTS", "parse_children", "root_tag"]
 
 MAX_DEPTH = 64
 MAX_ELEMENTS = 200_000
@@ -24,7 +24,7 @@ _CHUNK = 1 << 16
 def parse_children(
     data: bytes, path: str | Path, *, max_bytes: int = 16 << 20, error: Failure = FormatError
 ) -> Iterator[Element]:
-    """The root of an XML text without what is in it, then its children, each as soon as it ends: a large file is never held as a tree.
+    """Yield the root of an XML text without its children, then each child as soon as it ends: a large file is never a tree in memory.
 
     A text with a DOCTYPE is refused, since entities of a few bytes can stand for gigabytes, or for files.
 
@@ -56,8 +56,8 @@ def parse_children(
     yield from collector.take()
 
 
-def root_of(data: bytes, path: str | Path, *, max_bytes: int = 16 << 20) -> str:
-    """The tag of the root of an XML text, which may be damaged behind it, or in another encoding than UTF-8; empty where there is none."""
+def root_tag(data: bytes, path: str | Path, *, max_bytes: int = 16 << 20) -> str:
+    """The tag of the root of an XML text, which may be damaged after it, or not UTF-8; empty if there is none."""
     try:
         return next(parse_children(data, path, max_bytes=max_bytes)).tag
     except (FormatError, StopIteration):
@@ -69,7 +69,7 @@ def root_of(data: bytes, path: str | Path, *, max_bytes: int = 16 << 20) -> str:
 
 
 def _encoding_hint(problem: expat.ExpatError, data: bytes) -> str:
-    """What the encoding seems to be, where expat met a byte that its own does not have."""
+    """A note on the encoding that the text seems to have, if expat met an invalid byte."""
     if problem.code == expat.errors.codes[expat.errors.XML_ERROR_INVALID_TOKEN]:
         try:
             decode_utf8(data)
@@ -79,11 +79,11 @@ def _encoding_hint(problem: expat.ExpatError, data: bytes) -> str:
 
 
 class _Refused(Exception):
-    """Something that XML allows, and we do not."""
+    """The text has something that XML allows, but this module does not."""
 
 
 class _Collector:
-    """Builds the children of the root, one after another."""
+    """Builds the children of the root, one after another, from expat's events."""
 
     def __init__(self) -> None:
         self.encoding = ""
@@ -99,8 +99,8 @@ class _Collector:
 
     def take(self) -> list[Element]:
         """The elements that have ended since the last call."""
-        done, self._done = self._done, []
-        return done
+        elements, self._done = self._done, []
+        return elements
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         self._depth += 1

@@ -1,30 +1,30 @@
-"""YAML that people write, with the lines of its keys and items, which errors name."""
+"""Read YAML that people write, with the line number of each key and item, for error messages."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from .file_with_lines import FileWithLines
 from .files import read_regular
-from .placed_file import PlacedFile
-from .text_formats import MAX_YAML_BYTES, parse_placed_yaml
+from .text_formats import MAX_YAML_BYTES, parse_yaml_with_lines
 
 __all__ = ["YamlFile"]
 
 
-class YamlFile(PlacedFile):
-    """A YAML file that was read."""
+class YamlFile(FileWithLines):
+    """A parsed YAML file."""
 
     @classmethod
     def read(cls, path: Path) -> YamlFile:
-        """Read a file that holds keys and values.
+        """Read and parse a file whose top level is a mapping.
 
         Raises:
             FormatError: it is not YAML, uses what `parse_yaml` refuses, is too large, or holds something else.
             MissingExtraError: PyYAML is missing.
             OSError: it cannot be read.
         """
-        data, lines = parse_placed_yaml(read_regular(path, MAX_YAML_BYTES), path)
-        made = cls(path, data if isinstance(data, dict) else {}, lines)
+        data, lines = parse_yaml_with_lines(read_regular(path, MAX_YAML_BYTES), path)
+        file = cls(path, data if isinstance(data, dict) else {}, lines)
         if not isinstance(data, dict):
-            raise made.error((), "expected keys and values, such as name: animals.")
-        return made
+            raise file.error((), "expected keys and values, such as name: animals.")
+        return file

@@ -1,4 +1,4 @@
-"""Scalars of YAML that keep the text that they were written as: what goes into commands stays ``010``, ``3.10`` or ``on``."""
+"""Scalars of YAML that keep their text, so that ``010``, ``3.10`` or ``on`` stays the same in a command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LIKE_TRUTHS = re.compile(r"(?i:true|false|yes|no|on|off|y|n|null|~)")
 
 
 class WrittenNumber:
-    """A number with its text."""
+    """A number that keeps its text."""
 
     text: str
 
@@ -27,21 +27,21 @@ class WrittenNumber:
 
 
 class WrittenInt(WrittenNumber, int):
-    """A whole number with its text."""
+    """A whole number that keeps its text."""
 
 
 class WrittenFloat(WrittenNumber, float):
-    """A number with a fraction or an exponent, with its text."""
+    """A number with a fraction or an exponent, which keeps its text."""
 
 
 class Unquoted(str):
-    """A text without quotes that some readers of YAML take for a truth value, or for nothing."""
+    """A text without quotes that some YAML parsers read as a truth value or null."""
 
     __slots__ = ()
 
 
 def as_number(text: str) -> WrittenInt | WrittenFloat | None:
-    """The number that a text is, as JSON writes numbers; None where it is none."""
+    """Parse a number that is written as in JSON; None if the text is not one."""
     match = _NUMBER.fullmatch(text)
     if match is None:
         return None
@@ -52,7 +52,7 @@ def as_number(text: str) -> WrittenInt | WrittenFloat | None:
 
 
 def read_plain(text: str) -> bool | WrittenInt | WrittenFloat | str | None:
-    """What a scalar without quotes is: nothing, ``true`` or ``false``, a number as JSON writes them, else its text."""
+    """Parse a scalar without quotes: null if empty, ``true`` or ``false``, a number as in JSON, else its text."""
     if not text:
         return None
     if text in _TRUTHS:

@@ -1,11 +1,11 @@
-"""Slopes of PRelu, which must broadcast to the input: ONNX's inference does not check this, and OpenVINO broadcasts along the channels."""
+"""Check that slopes of PRelu broadcast to the input: ONNX's inference does not, and OpenVINO broadcasts along the channels."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError
-from .dataflow import walk, walk_known
+from .dataflow import walk, walk_with_facts
 from .operators import node_text, standard_domain, standard_opset
 from .tensors import dims_text
 
@@ -20,15 +20,15 @@ _Dims = tuple[int | str, ...]
 
 
 def check_slopes(model: onnx.ModelProto) -> None:
-    """Require that slopes of PRelu broadcast to the dims of the input, as far as the model has these.
+    """Check that slopes of PRelu broadcast to the dims of the input, where the model has both.
 
     Raises:
         ModelError: one does not.
     """
     if standard_opset(model) >= BROADCAST_SLOPES and any(node.op_type == "PRelu" for node in walk(model.graph.node)):
-        for node, known in walk_known(model.graph, lambda tensor: tuple(tensor.dims), _declared_dims):
-            if node.op_type == "PRelu" and not standard_domain(node.domain) and {*node.input} <= known.keys():
-                _check_slope(node, known[node.input[0]], known[node.input[1]])
+        for node, dims in walk_with_facts(model.graph, lambda tensor: tuple(tensor.dims), _declared_dims):
+            if node.op_type == "PRelu" and not standard_domain(node.domain) and {*node.input} <= dims.keys():
+                _check_slope(node, dims[node.input[0]], dims[node.input[1]])
 
 
 def _declared_dims(declared: onnx.TypeProto.Tensor) -> _Dims | None:

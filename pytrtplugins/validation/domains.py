@@ -1,4 +1,4 @@
-"""Domains of operators, spelled in one way, with the version that onnxruntime takes where a model imports none."""
+"""Normalize the spelling of operator domains, and add the version that onnxruntime assumes if a model imports none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""External weights of a model: read only from within the model's folder, and only as many bytes as they claim."""
+"""Read external weights of a model: only from the model's folder, and only as many bytes as they claim."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
 from ..utils.inside import open_below
-from .dataflow import bodies
+from .dataflow import subgraphs
 from .limits import size_text
 from .operators import node_text
 from .tensors import check_dims, is_external, packed_bytes
@@ -47,14 +47,14 @@ def load_external_data(model: onnx.ModelProto, path: Path) -> bool:
 
 
 def _load(model: onnx.ModelProto, folder: Path) -> bool:
-    claims = [_Claim.of(tensor, where) for tensor, where in _tensors(model) if is_external(tensor)]
+    claims = [_ExternalData.of(tensor, where) for tensor, where in _tensors(model) if is_external(tensor)]
     if not claims:
         return False
     files: dict[str, int] = {}
     try:
         for claim in claims:
             if claim.location not in files:
-                files[claim.location] = _opened(folder, claim)
+                files[claim.location] = _open_data(folder, claim)
         sizes = {location: os.fstat(handle).st_size for location, handle in files.items()}
         for claim in claims:
             claim.check(sizes[claim.location])
@@ -74,14 +74,14 @@ def _load(model: onnx.ModelProto, folder: Path) -> bool:
 
 
 @dataclass
-class _Claim:
-    """Where a tensor's data lie.
+class _ExternalData:
+    """File, offset and length that a tensor claims for its external data.
 
     Attributes:
         tensor: The tensor.
-        where: Its description, for messages.
+        where: Description of the tensor, for messages.
         location: Path of the file from the folder on, as the model says it.
-        offset: Of the first byte.
+        offset: Offset of the first byte.
         length: Bytes that type and dims need.
         stated: Bytes that the model says; -1: it says nothing.
     """
@@ -94,7 +94,8 @@ class _Claim:
     stated: int
 
     @classmethod
-    def of(cls, tensor: Any, where: str) -> _Claim:
+    def of(cls, tensor: Any, where: str) -> _ExternalData:
+        """Parse a tensor's external_data entries."""
         entries = {entry.key: entry.value for entry in tensor.external_data}
         check_dims(tuple(tensor.dims), tensor.data_type, where)
         length = packed_bytes(math.prod(tensor.dims), tensor.data_type)
@@ -108,7 +109,7 @@ class _Claim:
         return claim
 
     def check(self, size: int) -> None:
-        """Require that the file holds the bytes."""
+        """Check that the file has the claimed bytes."""
         if self.stated not in (-1, self.length):
             raise self.error(f"it says {self.stated:,} bytes where its type and dims need {self.length:,}")
         if self.stated == -1 and size - self.offset != self.length:
@@ -119,7 +120,7 @@ class _Claim:
             raise self.error(f"the file has {size:,} bytes; expected {self.length:,} from byte {self.offset:,} on")
 
     def read(self, handle: int) -> None:
-        """Put the bytes into the tensor."""
+        """Read the bytes into the tensor."""
         os.lseek(handle, self.offset, os.SEEK_SET)
         with os.fdopen(handle, "rb", closefd=False) as file:
             data = file.read(self.length)
@@ -147,8 +148,8 @@ class _Claim:
         return number
 
 
-def _opened(folder: Path, claim: _Claim) -> int:
-    """A descriptor of a tensor's file, which was reached from the folder through folders alone."""
+def _open_data(folder: Path, claim: _ExternalData) -> int:
+    """Open a tensor's data file; no step below the model's folder may be a link."""
     steps = [step for step in claim.location.replace("\\", "/").split("/") if step not in ("", ".")]
     absolute = claim.location.startswith(("/", "\\")) or ":" in claim.location[:2]
     if absolute or not steps or ".." in steps or "\0" in claim.location:
@@ -197,7 +198,7 @@ def _node_tensors(nodes: Any, where: str) -> Iterator[tuple[Any, str]]:
                 attribute.sparse_tensors
             ):
                 yield from _sparse_tensors(sparse, text)
-        for body in bodies(node):
+        for body in subgraphs(node):
             yield from _graph_tensors(body, f"{where}in {node_text(node)}: ")
 
 

@@ -1,4 +1,4 @@
-"""Dims that ONNX's own shape inference (1.23) gets wrong, as the text of the operators has them."""
+"""Correct dims that ONNX's own shape inference (1.23) gets wrong, by the text of the operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .operators import has_schema, standard_opset
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["HIDDEN", "claim_dims", "correct_dims", "wrong_dims"]
+__all__ = ["HIDDEN", "correct_dims", "declare_dims", "wrong_dims"]
 
 HIDDEN = "pytrtplugins.hidden"
 """A domain of operators that inference passes over."""
@@ -25,7 +25,7 @@ _MOST_AXES = 8
 
 
 def wrong_dims(model: onnx.ModelProto) -> dict[int, dict[str, _Dims]]:
-    """Place of each node of the main graph whose dims were inferred wrongly → output → right dims, None where they are not known.
+    """Index of each node of the main graph with wrongly inferred dims → output → right dims, None if unknown.
 
     Nodes behind one of them are left out: what they read is not known yet.
     """
@@ -35,7 +35,7 @@ def wrong_dims(model: onnx.ModelProto) -> dict[int, dict[str, _Dims]]:
     dims = {name: _dims(kind) for name, kind in types.items() if kind.HasField("shape")}
     constants = dict(_constants(model.graph))
     dims.update((tensor.name, list(tensor.dims)) for tensor in model.graph.initializer)
-    found: dict[int, dict[str, _Dims]] = {}
+    corrections: dict[int, dict[str, _Dims]] = {}
     behind: set[str] = set()
     opset = standard_opset(model)
     for index, node in enumerate(model.graph.node):
@@ -48,9 +48,9 @@ def wrong_dims(model: onnx.ModelProto) -> dict[int, dict[str, _Dims]]:
             if name in dims and _contradict(dims[name], right, dims[node.input[0]]):
                 wrong[name] = right
         if wrong:
-            found[index] = {name: wrong.get(name, dims.get(name)) or [] for name in node.output if name in dims}
+            corrections[index] = {name: wrong.get(name, dims.get(name)) or [] for name in node.output if name in dims}
             behind = downstream(model.graph.node, [*behind, *node.output])
-    return found
+    return corrections
 
 
 def _right_dims(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> Iterator[tuple[str, _Dims]]:
@@ -70,23 +70,23 @@ def correct_dims(
     node: onnx.NodeProto,
     types: Mapping[str, onnx.TypeProto],
     data: Mapping[str, onnx.TensorProto],
-    found: Mapping[str, onnx.TypeProto],
+    inferred: Mapping[str, onnx.TypeProto],
 ) -> None:
-    """Correct what was inferred of one node in place.
+    """Correct the inferred dims of one node in place.
 
     Args:
         node: The node.
         types: Types of what it reads.
         data: Values of what it reads, as far as they are known.
-        found: Types of its outputs, as ONNX inferred them.
+        inferred: Types of its outputs, as ONNX inferred them.
     """
     if node.op_type not in _RULES:
         return
     dims = {name: _dims(kind.tensor_type) for name, kind in types.items() if kind.tensor_type.HasField("shape")}
     if node.input[0] not in dims:
         return
-    for name, right in _right_dims(node, dims, dict(_numbers(data))):
-        kind = found[name].tensor_type if name in found else None
+    for name, right in _right_dims(node, dims, dict(_small_values(data))):
+        kind = inferred[name].tensor_type if name in inferred else None
         if kind is not None and kind.HasField("shape") and _contradict(_dims(kind), right, dims[node.input[0]]):
             _write(kind, right)
 
@@ -101,8 +101,8 @@ def _write(kind: onnx.TypeProto.Tensor, dims: _Dims) -> None:
             added.dim_param = dim
 
 
-def claim_dims(model: onnx.ModelProto, inferred: onnx.ModelProto, outputs: Iterable[Mapping[str, _Dims]]) -> None:
-    """Let a model say the dims of tensors, whose element types were inferred, and know the domain `HIDDEN`."""
+def declare_dims(model: onnx.ModelProto, inferred: onnx.ModelProto, outputs: Iterable[Mapping[str, _Dims]]) -> None:
+    """Write dims of tensors, whose element types were inferred, into a model, and import the domain `HIDDEN`."""
     right = {name: dims for item in outputs for name, dims in item.items()}
     if not right:
         return
@@ -116,12 +116,12 @@ def claim_dims(model: onnx.ModelProto, inferred: onnx.ModelProto, outputs: Itera
             _write(target.type.tensor_type, right[info.name])
 
 
-def _contradict(said: _Dims, right: _Dims, x: _Dims) -> bool:
-    return len(said) != len(right) or any(
+def _contradict(inferred: _Dims, right: _Dims, x: _Dims) -> bool:
+    return len(inferred) != len(right) or any(
         (isinstance(a, int) and isinstance(b, int) and a != b)
         or (b is None and a == 0)
         or (b == COMPUTED and a is not None and a == x[axis])
-        for axis, (a, b) in enumerate(zip(said, right, strict=True))
+        for axis, (a, b) in enumerate(zip(inferred, right, strict=True))
     )
 
 
@@ -137,22 +137,22 @@ def _dims(kind: onnx.TypeProto.Tensor) -> _Dims:
 
 
 def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, Any]]:
-    held = {tensor.name: tensor for tensor in graph.initializer}
-    held |= {
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    tensors |= {
         node.output[0]: item.t
         for node in graph.node
         if node.op_type == "Constant"
         for item in node.attribute
         if item.name == "value"
     }
-    return _numbers(held)
+    return _small_values(tensors)
 
 
-def _numbers(held: Mapping[str, onnx.TensorProto]) -> Iterator[tuple[str, Any]]:
-    """Whole numbers that are known, and short vectors of float32."""
+def _small_values(tensors: Mapping[str, onnx.TensorProto]) -> Iterator[tuple[str, Any]]:
+    """Known whole numbers, and short float32 vectors, by tensor name."""
     from onnx import numpy_helper
 
-    for name, tensor in held.items():
+    for name, tensor in tensors.items():
         if tensor.external_data:
             continue
         if tensor.data_type in (6, 7) and list(tensor.dims) in ([], [1]):
@@ -163,7 +163,8 @@ def _numbers(held: Mapping[str, onnx.TensorProto]) -> Iterator[tuple[str, Any]]:
             yield name, numpy_helper.to_array(tensor)
 
 
-def _number(node: onnx.NodeProto, index: int, constants: _Constants) -> int | None:
+def _int_constant(node: onnx.NodeProto, index: int, constants: _Constants) -> int | None:
+    """An input's constant whole number; None if it is not constant."""
     return constants.get(node.input[index]) if _has(node, index) else None
 
 
@@ -171,7 +172,8 @@ def _has(node: onnx.NodeProto, index: int) -> bool:
     return len(node.input) > index and bool(node.input[index])
 
 
-def _attribute(node: onnx.NodeProto, name: str, default: int) -> int:
+def _int_attribute(node: onnx.NodeProto, name: str, default: int) -> int:
+    """A node's integer attribute."""
     return next((int(item.i) for item in node.attribute if item.name == name), default)
 
 
@@ -180,48 +182,48 @@ def _dft(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants)
     if not _has(node, 1) or node.input[1] in constants:
         return None
     x = dims[node.input[0]]
-    result = [*x[:-1], 1 if _attribute(node, "inverse", 0) and _attribute(node, "onesided", 0) else 2]
+    result = [*x[:-1], 1 if _int_attribute(node, "inverse", 0) and _int_attribute(node, "onesided", 0) else 2]
     if _has(node, 2):
-        axis = _number(node, 2, constants)
+        axis = _int_constant(node, 2, constants)
         axes = range(len(x) - 1) if axis is None else [axis]
     else:
-        axes = [_attribute(node, "axis", 1), _attribute(node, "axis", -2)]  # before opset 20, and from it on
+        axes = [_int_attribute(node, "axis", 1), _int_attribute(node, "axis", -2)]  # before opset 20, and from it on
     for axis in axes:
         result[axis] = COMPUTED
     return result
 
 
 def _stft(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> _Dims | None:
-    """One frame too many is counted."""
-    x, step, length = dims[node.input[0]], _number(node, 1, constants), _number(node, 3, constants)
+    """STFT: ONNX counts one frame too many."""
+    x, step, length = dims[node.input[0]], _int_constant(node, 1, constants), _int_constant(node, 3, constants)
     if length is None and _has(node, 2) and not _has(node, 3):
         length = (dims.get(node.input[2]) or [None])[0]
     if len(x) not in (2, 3):
         return None
-    known = isinstance(x[1], int) and step and isinstance(length, int)
-    frames = (x[1] - length) // step + 1 if known else None
-    bins = None if not isinstance(length, int) else length // 2 + 1 if _attribute(node, "onesided", 1) else length
+    is_known = isinstance(x[1], int) and step and isinstance(length, int)
+    frames = (x[1] - length) // step + 1 if is_known else None
+    bins = None if not isinstance(length, int) else length // 2 + 1 if _int_attribute(node, "onesided", 1) else length
     return [x[0], frames, bins, 2]
 
 
 def _attention(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> _Dims | None:
-    """Of queries of three axes the last one is lost."""
+    """Attention: ONNX loses the last of three axes of the queries."""
     q, v = dims[node.input[0]], dims.get(node.input[2])
-    heads, groups = _attribute(node, "q_num_heads", 0), _attribute(node, "kv_num_heads", 0)
+    heads, groups = _int_attribute(node, "q_num_heads", 0), _int_attribute(node, "kv_num_heads", 0)
     if len(q) != 3 or v is None or len(v) != 3 or not heads or not groups:
         return None
     return [q[0], q[1], v[2] // groups * heads if isinstance(v[2], int) else None]
 
 
-def _products(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> _Dims | None:
-    """The products that Attention gives: a row for each query, a column for each key, those of the past first."""
+def _attention_products(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> _Dims | None:
+    """Attention's second output, queries x keys: a row per query, a column per key, past keys first."""
     q, k = dims[node.input[0]], dims.get(node.input[1])
-    heads = _attribute(node, "q_num_heads", 0) if len(q) == 3 else q[1]
+    heads = _int_attribute(node, "q_num_heads", 0) if len(q) == 3 else q[1]
     if k is None or len(k) != len(q) or not heads:
         return None
     past = dims.get(node.input[4], [None] * 4)[2] if _has(node, 4) else 0
-    known = isinstance(k[-2], int) and isinstance(past, int)
-    return [q[0], heads, q[-2], k[-2] + past if known else None]
+    is_known = isinstance(k[-2], int) and isinstance(past, int)
+    return [q[0], heads, q[-2], k[-2] + past if is_known else None]
 
 
 def _resize(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> _Dims | None:
@@ -244,18 +246,18 @@ def _floats(node: onnx.NodeProto, name: str) -> Any:
 
 
 def _conv_transpose(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants) -> _Dims | None:
-    """Where no kernel_shape is given, ``output_shape`` is not read."""
+    """ConvTranspose: ONNX ignores ``output_shape`` if there is no kernel_shape."""
     sizes = next((list(item.ints) for item in node.attribute if item.name == "output_shape"), [])
     x, weights = dims[node.input[0]], dims.get(node.input[1])
     if weights is None or len(weights) != len(x) or len(sizes) != len(x) - 2:
         return None
-    channels = weights[1] * _attribute(node, "group", 1) if isinstance(weights[1], int) else None
+    channels = weights[1] * _int_attribute(node, "group", 1) if isinstance(weights[1], int) else None
     return [x[0], channels, *sizes]
 
 
 _Rule = Callable[["onnx.NodeProto", Mapping[str, _Dims], _Constants], "_Dims | None"]
 _RULES: dict[str, dict[int, _Rule]] = {
-    "Attention": {0: _attention, 3: _products},
+    "Attention": {0: _attention, 3: _attention_products},
     "ConvTranspose": {0: _conv_transpose},
     "DFT": {0: _dft},
     "Resize": {0: _resize},

@@ -1,4 +1,4 @@
-"""The limits for models, far above the networks that people use."""
+"""Limits of model size, far above the networks in use."""
 
 from __future__ import annotations
 

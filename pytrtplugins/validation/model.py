@@ -1,4 +1,4 @@
-"""A whole model: its graphs, the bodies and local functions within it, names and order."""
+"""Check a whole model: its graphs, subgraphs, local functions, names and order of nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
 from ..utils.repeated import set_items
-from .dataflow import bodies, in_order, reads, walk
+from .dataflow import sort_nodes, subgraphs, tensors_read, walk
 from .domains import plain_domains
 from .limits import MAX_NODES
 from .operators import check_node, node_text, standard_domain
@@ -30,7 +30,7 @@ _Key = tuple[str, str, str]  # domain, name and overload of a local function
 def validated(
     model: onnx.ModelProto, *, path: str | Path | None = None, weights_location: str | None = None, large: bool = True
 ) -> onnx.ModelProto:
-    """Require a model of sound structure. Nothing is computed, and no tensor is copied as long as the nodes are in order.
+    """Check the structure of a model. Nothing is computed, and no tensor is copied if the nodes are in order.
 
     Checked are: nesting and number of nodes; imported opsets; names, which are written once and before they are read; inputs,
     outputs and attributes of ONNX's operators against their schemas; constants, whose bytes must be those that their types and
@@ -39,7 +39,7 @@ def validated(
 
     Args:
         model: The model; it is not changed.
-        path: Its file, for messages.
+        path: The model's file, for messages.
         weights_location: Location that stands in the place of weights which were left out on purpose, and which nobody reads.
         large: Count the bytes of large initializers too, which Python's protobuf copies for it, one at a time. False: their values
             are not going to be read.
@@ -60,7 +60,7 @@ def validated(
 
 
 class _Validation:
-    """One look at one model."""
+    """The check of one model."""
 
     def __init__(self, model: onnx.ModelProto, weights_location: str | None, large: bool) -> None:
         self.model, self.weights_location, self.large = model, weights_location, large
@@ -76,7 +76,7 @@ class _Validation:
         self._check_functions(opsets)
         self._check_graph(model.graph, opsets, (), "")
         _check_interface(model.graph)
-        return _sorted(model) if self.unsorted else model
+        return _sort_graphs(model) if self.unsorted else model
 
     # -- graphs ------------------------------------------------------------------------------------------------------
 
@@ -89,22 +89,22 @@ class _Validation:
         ]
         for what, names in (("inputs", inputs), ("initializers", weights)):
             if "" in names or len(set(names)) < len(names):
-                found = Counter(names).most_common(1)[0][0]
+                duplicate = Counter(names).most_common(1)[0][0]
                 raise ModelError(
-                    f"{where}two {what} have the name {found[:200]!r}"
-                    if found
+                    f"{where}two {what} have the name {duplicate[:200]!r}"
+                    if duplicate
                     else f"{where}one of the {what} has no name",
-                    tensor=found,
+                    tensor=duplicate,
                 )
         for tensor in graph.initializer:
             weights_location = self.weights_location if not where else None
             check_tensor(tensor, f"{where}initializer {tensor.name[:200]!r}", weights_location, large=self.large)
         for sparse in graph.sparse_initializer:
             check_sparse_tensor(sparse, f"{where}sparse initializer {sparse.values.name[:200]!r}")
-        given = {*inputs, *weights}
-        scope = self._check_nodes(graph.node, given, opsets, outer, where)
+        defined = {*inputs, *weights}
+        scope = self._check_nodes(graph.node, defined, opsets, outer, where)
         for info in graph.output:
-            if not info.name or not _known(info.name, (scope, *outer)):
+            if not info.name or not _is_defined(info.name, (scope, *outer)):
                 raise ModelError(
                     f"{where}the output {info.name[:200]!r} of the graph is written by no node", tensor=info.name
                 )
@@ -112,13 +112,13 @@ class _Validation:
     def _check_nodes(
         self,
         nodes: Sequence[onnx.NodeProto],
-        given: set[str],
+        defined: set[str],
         opsets: Mapping[str, int],
         outer: tuple[set[str], ...],
         where: str,
     ) -> set[str]:
-        """Check nodes; gives the names that they and their graph make."""
-        scope = set(given)
+        """Check nodes, and return the names that they and their graph define."""
+        scope = set(defined)
         for node in nodes:
             check_node(node, opsets, self.callable, where, self.weights_location)
             for name in filter(None, node.output):
@@ -129,14 +129,14 @@ class _Validation:
                         tensor=name,
                     )
                 scope.add(name)
-        ready = set(given)
+        ready = set(defined)
         ordered = True
         for node in nodes:
-            inner = list(bodies(node))
-            read = reads(node) if inner else set(filter(None, node.input))
+            inner = list(subgraphs(node))
+            read = tensors_read(node) if inner else set(filter(None, node.input))
             late = read - ready
             if late:
-                unknown = sorted(name for name in late if not _known(name, (scope, *outer)))
+                unknown = sorted(name for name in late if not _is_defined(name, (scope, *outer)))
                 if unknown:
                     raise ModelError(
                         f"{where}{node_text(node)} reads {unknown[0][:200]!r}, which no node writes, and which is neither an input nor an "
@@ -144,7 +144,7 @@ class _Validation:
                         node=node.name,
                         tensor=unknown[0],
                     )
-                shadowed = sorted(name for name in late & scope if _known(name, outer))
+                shadowed = sorted(name for name in late & scope if _is_defined(name, outer))
                 if shadowed:
                     raise ModelError(
                         f"{where}{node_text(node)} reads {shadowed[0][:200]!r}, which a graph around it has too",
@@ -163,9 +163,9 @@ class _Validation:
                     )
                 self._check_graph(body, opsets, (scope, *outer), f"{where}in {node_text(node)}: ")
         if not ordered:
-            _, waiting = in_order(nodes)
+            _, waiting = sort_nodes(nodes)
             if waiting:
-                circle = _circle(waiting)
+                circle = _find_cycle(waiting)
                 shown = ", ".join(map(node_text, circle[:_SHOWN])) + (
                     f" and {len(circle) - _SHOWN} more" if len(circle) > _SHOWN else ""
                 )
@@ -194,8 +194,8 @@ class _Validation:
             where = f"in the local function {_function_text(key)}: "
             if len({*function.input}) < len(function.input) or "" in function.input:
                 raise ModelError(f"{where}its inputs need names, each its own", function=function.name)
-            own = {**opsets, **_opsets(function.opset_import, f"the local function {_function_text(key)}")}
-            scope = self._check_nodes(function.node, {*function.input}, own, (), where)
+            function_opsets = {**opsets, **_opsets(function.opset_import, f"the local function {_function_text(key)}")}
+            scope = self._check_nodes(function.node, {*function.input}, function_opsets, (), where)
             lost = [name for name in function.output if name not in scope]
             if lost:
                 raise ModelError(
@@ -205,7 +205,7 @@ class _Validation:
 
     def _check_calls(self) -> None:
         sizes: dict[_Key, int] = {}
-        calls = {key: _called(function.node, self.functions) for key, function in self.functions.items()}
+        calls = {key: _called_functions(function.node, self.functions) for key, function in self.functions.items()}
 
         def size(nodes: Any, called: Sequence[_Key]) -> int:
             total = sum(1 for _ in walk(nodes)) + sum(sizes[key] for key in called)
@@ -222,41 +222,42 @@ class _Validation:
         except CycleError as error:
             called = error.args[1][0]
             raise ModelError(f"the local function {_function_text(called)} calls itself", function=called[1]) from error
-        size(self.model.graph.node, _called(self.model.graph.node, self.functions))
+        size(self.model.graph.node, _called_functions(self.model.graph.node, self.functions))
 
 
-def _called(nodes: Any, functions: Mapping[_Key, onnx.FunctionProto]) -> list[_Key]:
-    """The functions that nodes and their bodies call, each as often as it is called."""
+def _called_functions(nodes: Any, functions: Mapping[_Key, onnx.FunctionProto]) -> list[_Key]:
+    """Functions that nodes and their subgraphs call, one entry per call."""
     keys = ((standard_domain(node.domain), node.op_type, node.overload) for node in walk(nodes))
     return [key for key in keys if key in functions]
 
 
-def _circle(waiting: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
-    """Nodes that wait for each other, out of those that wait: from any one back to a producer that was seen before."""
+def _find_cycle(waiting: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """A cycle of nodes, found by following producers from any node that could not be sorted."""
     producers = {name: index for index, node in enumerate(waiting) for name in node.output if name}
     path, index = list[int](), 0
     while index not in path:
         path.append(index)
-        index = min(producers[name] for name in reads(waiting[index]) if name in producers)
+        index = min(producers[name] for name in tensors_read(waiting[index]) if name in producers)
     circle = path[path.index(index) :][::-1]
     first = circle.index(min(circle))
     return [waiting[step] for step in (*circle[first:], *circle[:first])]
 
 
 def _opsets(imports: Any, whose: str) -> dict[str, int]:
-    found: dict[str, int] = {}
+    """Opset version by domain."""
+    versions: dict[str, int] = {}
     for item in imports:
         domain = standard_domain(item.domain)
         if not 1 <= item.version < 2**31:
             raise ModelError(
                 f"{whose} imports version {item.version} of the domain {domain!r}; versions are numbers from 1"
             )
-        found[domain] = item.version
-    return found
+        versions[domain] = item.version
+    return versions
 
 
 def _check_interface(graph: onnx.GraphProto) -> None:
-    """Inputs need a type; their sizes, where they are given, must be ones that memory can hold."""
+    """Check that inputs have a type, and no size that memory cannot hold."""
     weights = {tensor.name for tensor in graph.initializer}
     for side, infos in (("input", graph.input), ("output", graph.output)):
         for info in infos:
@@ -270,24 +271,26 @@ def _check_interface(graph: onnx.GraphProto) -> None:
                 )
 
 
-def _sorted(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy with the nodes of all its graphs in order."""
+def _sort_graphs(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of the model with the nodes of all graphs sorted."""
     copy = type(model)()
     copy.CopyFrom(model)
     waiting: list[Any] = [copy.graph, *copy.functions]
     while waiting:
         graph = waiting.pop()
         nodes = list(graph.node)
-        order, _ = in_order(nodes)
-        if any(one is not other for one, other in zip(order, nodes, strict=True)):
+        order, _ = sort_nodes(nodes)
+        if any(a is not b for a, b in zip(order, nodes, strict=True)):
             set_items(graph.node, order)
-        waiting += [body for node in graph.node for body in bodies(node)]
+        waiting += [body for node in graph.node for body in subgraphs(node)]
     return copy
 
 
-def _known(name: str, scopes: tuple[set[str], ...]) -> bool:
+def _is_defined(name: str, scopes: tuple[set[str], ...]) -> bool:
+    """Whether a name is defined in one of the scopes."""
     return any(name in scope for scope in scopes)
 
 
 def _function_text(key: _Key) -> str:
+    """A local function's name, for messages."""
     return f"{key[0][:100]}::{key[1][:100]}" + (f" ({key[2][:100]})" if key[2] else "")

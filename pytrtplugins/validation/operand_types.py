@@ -1,4 +1,4 @@
-"""Element types of operands that an operator takes in one type alone: ONNX's inference does not compare them."""
+"""Check that operands of one node have the same element type if the operator requires it: ONNX's inference does not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ModelError
 from ..utils.optional import require
-from .dataflow import walk_known
+from .dataflow import walk_with_facts
 from .operators import node_text, standard_domain, standard_opset
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _OF_BITS = frozenset(("BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "Bitw
 
 
 def check_operand_types(model: onnx.ModelProto) -> None:
-    """Require that inputs of a node for which its operator has one type have one, as far as the model says their types.
+    """Check that inputs of a node that share a type variable of the schema have the same type, where the model has both.
 
     Raises:
         ModelError: two differ.
@@ -29,18 +29,20 @@ def check_operand_types(model: onnx.ModelProto) -> None:
     opset = standard_opset(model)
     if not opset:
         return
-    nodes = list(walk_known(model.graph, lambda tensor: tensor.data_type, lambda declared: declared.elem_type or None))
+    nodes = list(
+        walk_with_facts(model.graph, lambda tensor: tensor.data_type, lambda declared: declared.elem_type or None)
+    )
     plugins = {name: node for node, _ in nodes if standard_domain(node.domain) for name in node.output}
-    for node, known in nodes:
+    for node, types in nodes:
         if not standard_domain(node.domain):
-            _check_node(node, known, opset, plugins)
+            _check_node(node, types, opset, plugins)
 
 
 def _check_node(
-    node: onnx.NodeProto, known: Mapping[str, int], opset: int, plugins: Mapping[str, onnx.NodeProto]
+    node: onnx.NodeProto, types: Mapping[str, int], opset: int, plugins: Mapping[str, onnx.NodeProto]
 ) -> None:
     if node.op_type in _OF_BITS:
-        _check_bits(node, known)
+        _check_bits(node, types)
     variables, last_repeats = _type_variables(node.op_type, opset)
     if not variables:
         return
@@ -49,29 +51,29 @@ def _check_node(
         if place >= len(variables) and not last_repeats:
             return
         variable = variables[min(place, len(variables) - 1)]
-        if not (name and variable and name in known):
+        if not (name and variable and name in types):
             continue
         other = first.setdefault(variable, name)
-        if known[other] != known[name]:
-            makers = [plugins[each] for each in (other, name) if each in plugins]
+        if types[other] != types[name]:
+            makers = [plugins[tensor] for tensor in (other, name) if tensor in plugins]
             do = (
                 f"write output_dtypes and supports_format in {makers[0].op_type}"
                 if makers
                 else "put a Cast before one of them"
             )
             raise ModelError(
-                f"{node_text(node)} reads {other[:200]!r}, which is {_type_name(known[other])}, and {name[:200]!r}, which is "
-                f"{_type_name(known[name])}; {node.op_type} takes one type for both.\n{_cause(makers)}Do: {do}",
+                f"{node_text(node)} reads {other[:200]!r}, which is {_type_name(types[other])}, and {name[:200]!r}, which is "
+                f"{_type_name(types[name])}; {node.op_type} takes one type for both.\n{_cause(makers)}Do: {do}",
                 node=node.name,
                 tensor=name,
             )
 
 
-def _check_bits(node: onnx.NodeProto, known: Mapping[str, int]) -> None:
+def _check_bits(node: onnx.NodeProto, types: Mapping[str, int]) -> None:
     for name in node.input:
-        if name in known and not _type_name(known[name]).startswith(("int", "uint")):
+        if name in types and not _type_name(types[name]).startswith(("int", "uint")):
             raise ModelError(
-                f"{node_text(node)} reads {name[:200]!r}, which is {_type_name(known[name])}; {node.op_type} takes whole numbers.\n"
+                f"{node_text(node)} reads {name[:200]!r}, which is {_type_name(types[name])}; {node.op_type} takes whole numbers.\n"
                 "Do: put a Cast before it",
                 node=node.name,
                 tensor=name,

@@ -1,4 +1,4 @@
-"""Nodes of ONNX's own operators, compared with the schemas of the installed onnx; engines decide about others."""
+"""Check nodes of ONNX's own operators against the schemas of the installed onnx; engines check all others."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import ModelError
 from ..utils.optional import require
-from .dataflow import bodies, given_inputs
+from .dataflow import given_inputs, subgraphs
 from .tensors import check_sparse_tensor, check_tensor
-from .words import known_words
+from .words import allowed_values
 
 if TYPE_CHECKING:
     import onnx
@@ -37,7 +37,7 @@ def standard_domain(domain: str) -> str:
 
 
 def standard_opset(model: onnx.ModelProto | onnx.FunctionProto) -> int:
-    """The version of ONNX's own operators that a model or a function imports; 0 where it imports none."""
+    """The version of ONNX's own operators that a model or a function imports; 0 if none."""
     return next((item.version for item in model.opset_import if not standard_domain(item.domain)), 0)
 
 
@@ -59,7 +59,7 @@ def check_node(
     where: str,
     weights_location: str | None,
 ) -> None:
-    """Require an operator with the inputs, outputs and attributes that its schema has.
+    """Check inputs, outputs and attributes of a node against the operator's schema.
 
     Graphs in its attributes are not looked at. ``functions`` are domain and name of each local function, which come before
     operators; ``where`` is the body or function around it, for messages.
@@ -104,8 +104,8 @@ def check_node(
             raise ModelError(
                 f"{text} leaves out its input {index}, {needed}, which {node.op_type} needs", node=node.name
             )
-    found = {attribute.name: attribute for attribute in node.attribute}
-    for name, attribute in found.items():
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    for name, attribute in attributes.items():
         if name not in schema.attributes:
             raise ModelError(
                 f"{text} has the attribute {name[:200]!r}; {node.op_type} of opset {version} has {', '.join(schema.attributes) or 'none'}",
@@ -121,7 +121,7 @@ def check_node(
         _check_value(attribute, text, node)
         if name == "equation":
             _check_equation(attribute, text, node)
-    missing = [name for name in schema.required if name not in found]
+    missing = [name for name in schema.required if name not in attributes]
     if missing:
         raise ModelError(
             f"{text} lacks the attribute {missing[0]!r}, which {node.op_type} needs",
@@ -137,22 +137,24 @@ def check_node(
 
 
 def _check_body(node: onnx.NodeProto, text: str, version: int) -> None:
-    """Require as many inputs of a Loop or Scan as its body reads."""
-    body = next(bodies(node))
-    read, given = len(given_inputs(body)), len(node.input)
-    wanted = max(given, 2) if node.op_type == "Loop" else given - 1 if version < _SCAN_AXES else given
-    if read != wanted:
+    """Check that a Loop or Scan has as many inputs as its subgraph reads."""
+    body = next(subgraphs(node))
+    body_inputs, input_count = len(given_inputs(body)), len(node.input)
+    expected = (
+        max(input_count, 2) if node.op_type == "Loop" else input_count - 1 if version < _SCAN_AXES else input_count
+    )
+    if body_inputs != expected:
         raise ModelError(
-            f"{text} has {given} inputs, and its body has {read}; {node.op_type} of opset {version} gives its body {wanted}",
+            f"{text} has {input_count} inputs, and its body has {body_inputs}; {node.op_type} of opset {version} gives its body {expected}",
             node=node.name,
-            expected=wanted,
-            found=read,
+            expected=expected,
+            found=body_inputs,
         )
 
 
 @dataclass(frozen=True)
 class _Schema:
-    """What is needed of an operator's schema; ``needed``: the name of each input that cannot be left out, else an empty text."""
+    """The required parts of an operator's schema; ``needed``: the name of each required input, an empty text for optional ones."""
 
     inputs: tuple[int, int]
     outputs: tuple[int, int]
@@ -178,7 +180,7 @@ def _schema(op_type: str, version: int, domain: str) -> _Schema | None:
 
 
 def _check_attributes(node: onnx.NodeProto, text: str, weights_location: str | None) -> None:
-    """What holds for every attribute, of operators that nobody knows too."""
+    """Check attributes of any node, also of unknown operators."""
     names = set[str]()
     for attribute in node.attribute:
         name = attribute.name
@@ -201,7 +203,7 @@ def _check_attributes(node: onnx.NodeProto, text: str, weights_location: str | N
 
 def _check_value(attribute: onnx.AttributeProto, text: str, node: onnx.NodeProto) -> None:
     """Require numbers and words that mean something; an empty word is left to engines."""
-    words = known_words(node.op_type, standard_domain(node.domain), attribute.name)
+    words = allowed_values(node.op_type, standard_domain(node.domain), attribute.name)
     word = attribute.s.decode(errors="replace")
     if word and words and word not in words:
         raise ModelError(

@@ -1,4 +1,4 @@
-"""Pools that round their size up, as ONNX's own shape inference does not know them before opset 22."""
+"""Output sizes of pools with ceil_mode, which ONNX's own shape inference gets wrong before opset 22."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..utils.repeated import keep_items
-from .dataflow import downstream, reads
+from .dataflow import downstream, tensors_read
 
 if TYPE_CHECKING:
     import onnx
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 __all__ = [
     "POOLS",
     "LastWindow",
+    "correct_pools",
     "drop_ceil_mode",
     "ignores_ceil_mode",
     "last_windows",
-    "rounded_down",
+    "remove_declared_dims",
     "rounds_up",
-    "without_claims",
-    "wrong_pools",
+    "without_ceil_mode",
 ]
 
 POOLS = ("AveragePool", "LpPool", "MaxPool")
@@ -30,13 +30,13 @@ POOLS = ("AveragePool", "LpPool", "MaxPool")
 
 @dataclass(frozen=True)
 class LastWindow:
-    """The last window of a pool on one axis, where its number is rounded up and none is left out yet.
+    """The last window of a pool on one axis with ceil_mode, before windows outside the image are left out.
 
     Fields:
-        begin: Where it begins, in the padded image.
-        reach: How far it reaches.
+        begin: Start of the window in the padded image.
+        reach: Extent of the window, including dilation.
         stride: From the window before.
-        size: Of the image.
+        size: Size of the image.
         before: Padding before the image.
         behind: Padding behind it.
     """
@@ -50,12 +50,12 @@ class LastWindow:
 
     @property
     def begins_behind(self) -> bool:
-        """Whether it begins behind the image, and is left out."""
+        """Whether it begins after the image, and so is left out."""
         return self.begin >= self.before + self.size
 
     @property
     def ends_behind(self) -> bool:
-        """Whether it ends behind the padding."""
+        """Whether it ends after the padding."""
         return self.begin + self.reach > self.before + self.size + self.behind
 
     @property
@@ -75,16 +75,16 @@ def ignores_ceil_mode(node: onnx.NodeProto) -> bool:
 
 
 def drop_ceil_mode(node: onnx.NodeProto) -> None:
-    """Take ``ceil_mode`` away from a node; onnxruntime counts windows with it whatever ``auto_pad`` says."""
+    """Remove ``ceil_mode`` from a node; onnxruntime counts windows by it whatever ``auto_pad`` is."""
     node.CopyFrom(_without(node, "ceil_mode"))
 
 
 def last_windows(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> list[LastWindow] | None:
-    """Of each axis of such a pool; None where its sizes are not known, or its attributes make no sense.
+    """The last window on each axis of a pool with ceil_mode; None if sizes are unknown or attributes are invalid.
 
     Args:
         node: For which `rounds_up` is True.
-        types: Those of tensors, by name, with their dims where they are known.
+        types: Types of tensors by name, with dims where they are known.
     """
     dims, kernel = _dims(types.get(node.input[0])), _ints(node, "kernel_shape", [])
     rank = len(kernel)
@@ -98,7 +98,7 @@ def last_windows(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> l
         return None
     if min(dims[2:]) < 0 or min(*strides, *kernel) < 1:
         return None
-    found = []
+    windows = []
     for size, width, step, stride, before, behind in zip(
         dims[2:], kernel, dilations, strides, pads, pads[rank:], strict=False
     ):
@@ -106,12 +106,12 @@ def last_windows(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> l
         room = before + size + behind - reach
         if room < 0:
             return None
-        found.append(LastWindow(-(-room // stride) * stride, reach, stride, size, before, behind))
-    return found
+        windows.append(LastWindow(-(-room // stride) * stride, reach, stride, size, before, behind))
+    return windows
 
 
-def rounded_down(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> onnx.NodeProto:
-    """A pool that rounds up as one that rounds down, whose padding behind the image makes as many windows; any other node as it is.
+def without_ceil_mode(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> onnx.NodeProto:
+    """An equal pool without ceil_mode, with more padding at the end; any other node is returned unchanged.
 
     With ``auto_pad``, ``ceil_mode`` has no part in the number of windows, which ONNX's inference does not know: it is taken away.
 
@@ -127,39 +127,41 @@ def rounded_down(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> o
     windows = last_windows(node, types) if rounds_up(node) else None
     if windows is None:
         return node
-    ends = [max(0, (each.count - 1) * each.stride + each.reach - each.before - each.size) for each in windows]
+    ends = [
+        max(0, (window.count - 1) * window.stride + window.reach - window.before - window.size) for window in windows
+    ]
     pool = _without(node, "ceil_mode", "pads")
-    pads = [*(each.before for each in windows), *ends]
+    pads = [*(window.before for window in windows), *ends]
     pool.attribute.add(name="pads", type=7, ints=pads)  # AttributeProto.INTS
     return pool
 
 
-def wrong_pools(model: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
-    """The nodes whose size inference found too large, by their places, and what `rounded_down` makes of them.
+def correct_pools(model: onnx.ModelProto) -> dict[int, onnx.NodeProto]:
+    """Index of each pool whose inferred size is too large → the same pool by `without_ceil_mode`.
 
     Those whose own input hangs on another of them are left out: its size is not known yet.
     """
-    found: dict[int, onnx.NodeProto] = {}
+    corrections: dict[int, onnx.NodeProto] = {}
     if not any(map(_has_ceil_mode, model.graph.node)):
-        return found
+        return corrections
     types = {info.name: info.type for info in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
     unknown: set[str] = set()
     for index, node in enumerate(model.graph.node):
-        if not unknown.isdisjoint(reads(node)):
+        if not unknown.isdisjoint(tensors_read(node)):
             unknown.update(node.output)
         elif ignores_ceil_mode(node):
-            found[index] = rounded_down(node, types)
+            corrections[index] = without_ceil_mode(node, types)
             unknown.update(node.output)
         elif rounds_up(node) and (windows := last_windows(node, types)) is not None:
             dims = _dims(types.get(node.output[0]))
-            if dims is not None and dims[2:] != [each.count for each in windows]:
-                found[index] = rounded_down(node, types)
+            if dims is not None and dims[2:] != [window.count for window in windows]:
+                corrections[index] = without_ceil_mode(node, types)
                 unknown.update(node.output)
-    return found
+    return corrections
 
 
-def without_claims(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> None:
-    """Take away what a model says of the dims of these nodes' outputs, and of all that is computed from them."""
+def remove_declared_dims(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto]) -> None:
+    """Remove declared dims of these nodes' outputs, and of all tensors computed from them."""
     names = downstream(model.graph.node, (name for node in nodes for name in node.output))
     keep_items(model.graph.value_info, lambda info: info.name not in names)
     for info in model.graph.output:

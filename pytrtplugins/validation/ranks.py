@@ -1,4 +1,4 @@
-"""Numbers of axes of inputs, where ONNX's inference does not check them and kernels of libraries end the process."""
+"""Check ranks of inputs where ONNX's inference does not and kernels of libraries would crash the process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import ModelError
-from .dataflow import walk_known
+from .dataflow import walk_with_facts
 from .operators import node_text, standard_domain
 
 if TYPE_CHECKING:
@@ -38,16 +38,17 @@ _RANKS: Mapping[str, Mapping[int, tuple[str, int, int]]] = {
 
 
 def check_ranks(model: onnx.ModelProto) -> None:
-    """Require that inputs have as many axes as their operators read, as far as the model says their dims.
+    """Check the rank of inputs against their operators, where the model has their dims.
 
     Raises:
         ModelError: an input has more, or fewer.
     """
-    for node, ranks in walk_known(model.graph, lambda tensor: len(tensor.dims), _rank):
+    for node, ranks in walk_with_facts(model.graph, lambda tensor: len(tensor.dims), _rank_of):
         _check_node(node, ranks)
 
 
-def _rank(declared: onnx.TypeProto.Tensor) -> int | None:
+def _rank_of(declared: onnx.TypeProto.Tensor) -> int | None:
+    """The number of axes of a type; None if it has no shape."""
     return len(declared.shape.dim) if declared.HasField("shape") else None
 
 
@@ -55,12 +56,12 @@ def _check_node(node: onnx.NodeProto, ranks: Mapping[str, int]) -> None:
     domain = standard_domain(node.domain)
     operator = f"{domain}.{node.op_type}" if domain else node.op_type
     blocked = operator in _BLOCKED and any(item.name == "block_size" and item.i for item in node.attribute)
-    for place, (said, least, most) in (_ALONG if blocked else _RANKS.get(operator, {})).items():
+    for place, (input_name, least, most) in (_ALONG if blocked else _RANKS.get(operator, {})).items():
         name = node.input[place] if place < len(node.input) else ""
         rank = ranks.get(name, least)
         if not least <= rank <= most:
             raise ModelError(
-                f"{node_text(node)}: its input {said}, {name[:200]!r}, has {rank} axes; {node.op_type} reads "
+                f"{node_text(node)}: its input {input_name}, {name[:200]!r}, has {rank} axes; {node.op_type} reads "
                 f"{least if least == most else f'at least {least}'}",
                 node=node.name,
                 tensor=name,

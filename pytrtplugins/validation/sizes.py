@@ -1,4 +1,4 @@
-"""The sizes of tensors from constants and inputs: inferred dims, compared with limits before memory is allocated."""
+"""Check sizes of tensors computed from constants and inputs against limits, before memory is allocated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
-from .dataflow import bodies, captured, reads
+from .dataflow import outer_scope_reads, subgraphs, tensors_read
 from .limits import MAX_COMPUTED_BYTES, MAX_GROWTH, MAX_TENSOR_BYTES, size_text
 from .operators import node_text
 from .tensors import bits, dims_text, packed_bytes
@@ -22,7 +22,7 @@ _Infer = Callable[["onnx.ModelProto"], "onnx.ModelProto"]
 
 
 def check_sizes(model: onnx.ModelProto, infos: Mapping[str, onnx.ValueInfoProto], infer: _Infer) -> None:
-    """Require that no tensor is larger than memory can be, and that constants make no mountains.
+    """Refuse tensors larger than memory can be, and constants that expand to too many bytes.
 
     Sizes that depend on values which only a run computes are not known here; where an engine runs out of memory, that is a
     `BuildError` or an `ExecutionError`.
@@ -38,12 +38,12 @@ def check_sizes(model: onnx.ModelProto, infos: Mapping[str, onnx.ValueInfoProto]
 
 
 class _Sizes:
-    """The sum of what is computed from constants alone."""
+    """Adds up the bytes of tensors that are computed from constants alone."""
 
     def __init__(self, model: onnx.ModelProto, infer: _Infer) -> None:
-        held = sum(packed_bytes(math.prod(tensor.dims), tensor.data_type) for tensor in model.graph.initializer)
+        weight_bytes = sum(packed_bytes(math.prod(tensor.dims), tensor.data_type) for tensor in model.graph.initializer)
         self.model, self.infer = model, infer
-        self.computed, self.limit = 0, MAX_COMPUTED_BYTES + MAX_GROWTH * held
+        self.computed, self.limit = 0, MAX_COMPUTED_BYTES + MAX_GROWTH * weight_bytes
 
     def check(
         self, graph: onnx.GraphProto, infos: Mapping[str, onnx.ValueInfoProto], outer: set[str], where: str
@@ -51,15 +51,15 @@ class _Sizes:
         constants = outer | {tensor.name for tensor in graph.initializer}
         constants.update(tensor.values.name for tensor in graph.sparse_initializer)
         for node in graph.node:
-            constant = reads(node) <= constants
+            constant = tensors_read(node) <= constants
             for name in filter(None, node.output):
                 if name in infos:
                     self._check(node, name, infos[name], constant, where)
             if node.op_type == "Reshape" and len(node.input) > 1:
-                _check_reshape(node, _fixed(infos, node.input[0]), infos, where)
+                _check_reshape(node, _known_dims(infos, node.input[0]), infos, where)
             if constant:
                 constants.update(node.output)
-            for body in bodies(node):
+            for body in subgraphs(node):
                 self._check_body(body, graph, infos, constants, f"{where}in {node_text(node)}: ")
 
     def _check(self, node: onnx.NodeProto, name: str, info: onnx.ValueInfoProto, constant: bool, where: str) -> None:
@@ -92,28 +92,28 @@ class _Sizes:
         constants: set[str],
         where: str,
     ) -> None:
-        """Infer the shapes of a body by itself, with what it takes from around it as inputs, or constants where they are."""
-        taken = captured(body)
+        """Check a subgraph by itself, with the outer tensors that it reads as inputs or constants."""
+        outer_tensors = outer_scope_reads(body)
         alone: Any = type(self.model)(
             ir_version=self.model.ir_version, opset_import=self.model.opset_import, graph=body
         )
         alone.functions.extend(self.model.functions)
-        alone.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in taken)
-        known = {tensor.name for tensor in graph.initializer}
-        alone.graph.input.extend(infos[name] for name in taken if name in infos and name not in known)
+        alone.graph.initializer.extend(tensor for tensor in graph.initializer if tensor.name in outer_tensors)
+        initializers = {tensor.name for tensor in graph.initializer}
+        alone.graph.input.extend(infos[name] for name in outer_tensors if name in infos and name not in initializers)
         try:
             inferred = self.infer(alone)
         except ModelError:  # engines say what contradicts itself in a body
             return
-        found = {info.name: info for info in (*inferred.graph.value_info, *inferred.graph.output)}
-        self.check(body, {**infos, **found}, constants & taken, where)
+        types = {info.name: info for info in (*inferred.graph.value_info, *inferred.graph.output)}
+        self.check(body, {**infos, **types}, constants & outer_tensors, where)
 
 
 def _check_reshape(
     node: onnx.NodeProto, before: tuple[int, ...] | None, infos: Mapping[str, onnx.ValueInfoProto], where: str
 ) -> None:
     """Require as many elements after a Reshape as before: ONNX's inference does not look, and OpenVINO writes where it must not."""
-    after = _fixed(infos, node.output[0])
+    after = _known_dims(infos, node.output[0])
     if before is not None and after is not None and math.prod(before) != math.prod(after):
         raise ModelError(
             f"{where}{node_text(node)} makes {dims_text(after)} of {dims_text(before)}, which has another number of elements.\n"
@@ -124,8 +124,8 @@ def _check_reshape(
         )
 
 
-def _fixed(infos: Mapping[str, onnx.ValueInfoProto], name: str) -> tuple[int, ...] | None:
-    """Dims that are all known."""
+def _known_dims(infos: Mapping[str, onnx.ValueInfoProto], name: str) -> tuple[int, ...] | None:
+    """Dims as numbers; None if one of them is unknown."""
     if name not in infos or not infos[name].type.tensor_type.HasField("shape"):
         return None
     dims = infos[name].type.tensor_type.shape.dim

@@ -1,4 +1,4 @@
-"""Constants: checks that the bytes of a tensor are those that its type and dims need, and are in the model."""
+"""Check that a constant's bytes match its type and dims, and are in the model."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _STRING_BITS = 64  # a pointer, at least
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """An element type: its name, its bits (of a string: those of a pointer), and the field that holds it where ``raw_data`` does not."""
+class _ElementType:
+    """An element type: name, bits per element (of a string: those of a pointer), field that holds values outside ``raw_data``."""
 
     name: str
     bits: int
@@ -52,26 +52,26 @@ class _Kind:
 
 
 @functools.cache
-def _kinds() -> dict[int, _Kind]:
+def _kinds() -> dict[int, _ElementType]:
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
-    found = {}
+    kinds = {}
     for name, value in onnx.TensorProto.DataType.items():
         if name == "UNDEFINED":
             continue
         numbered = _NUMBERED.match(name)
         width = _BITS_OF.get(name) or (int(numbered[1]) if numbered else _STRING_BITS)
-        found[value] = _Kind(name, width, onnx.helper.tensor_dtype_to_field(value))
-    return found
+        kinds[value] = _ElementType(name, width, onnx.helper.tensor_dtype_to_field(value))
+    return kinds
 
 
 def bits(data_type: int) -> int:
-    """Bits of an element; 0 of a type that the installed onnx does not know."""
+    """Bits per element; 0 for a type that the installed onnx does not know."""
     kind = _kinds().get(data_type)
     return 0 if kind is None else kind.bits
 
 
 def packed_bytes(count: int, data_type: int) -> int:
-    """Bytes of ``count`` elements, small integers packed."""
+    """Bytes of ``count`` elements; 4-bit and smaller integers are packed."""
     return -(-count * bits(data_type) // 8)
 
 
@@ -81,7 +81,7 @@ def is_external(tensor: onnx.TensorProto) -> bool:
 
 
 def check_dims(dims: tuple[int, ...], data_type: int, what: str) -> int:
-    """Require dims that a tensor can have.
+    """Check the dims of a tensor, and return its number of elements.
 
     Returns:
         The number of elements.
@@ -109,11 +109,11 @@ def check_dims(dims: tuple[int, ...], data_type: int, what: str) -> int:
 def check_tensor(
     tensor: onnx.TensorProto, where: str, weights_location: str | None = None, *, large: bool = True
 ) -> None:
-    """Require a constant that holds what it claims, in the model itself.
+    """Check that a constant has the bytes that its type and dims need, in the model itself.
 
     Args:
         tensor: The constant.
-        where: Whose it is, for messages: ``initializer 'w'``, ``node 'c' (Constant): attribute 'value'``.
+        where: The owner of the tensor, for messages: ``initializer 'w'``, ``node 'c' (Constant): attribute 'value'``.
         weights_location: The location that stands in the place of weights that were left out on purpose, and that nobody reads.
         large: Count the bytes of a large constant too.
 
@@ -159,7 +159,7 @@ def check_tensor(
 
 
 def check_sparse_tensor(tensor: onnx.SparseTensorProto, where: str) -> None:
-    """Require a sparse constant whose values and places fit its dims.
+    """Check that values and indices of a sparse constant match its dims.
 
     Raises:
         ModelError: they do not.

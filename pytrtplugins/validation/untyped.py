@@ -1,4 +1,4 @@
-"""Element types of tensors that ONNX's shape inference leaves out: those of inputs that the operator's schema says are alike."""
+"""Infer element types that ONNX's shape inference leaves out: outputs with the type variable of an input."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from .operators import standard_opset
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["add_types", "alike", "missing_types"]
+__all__ = ["add_types", "input_of_same_type", "missing_types"]
 
 
-def alike(schema: onnx.defs.OpSchema, place: int, is_known: Sequence[bool]) -> int | None:
-    """The first input of a known type whose type an output has by the operator's schema.
+def input_of_same_type(schema: onnx.defs.OpSchema, place: int, is_known: Sequence[bool]) -> int | None:
+    """The first input of known type that has the output's type variable in the operator's schema.
 
     Args:
-        schema: Of the operator.
-        place: Of the output.
-        is_known: Of each input, whether it is given and its type is known.
+        schema: The operator's schema.
+        place: Index of the output.
+        is_known: For each input, whether it is present and its type is known.
     """
     if not schema.outputs or not schema.inputs:
         return None
     kind = schema.outputs[min(place, len(schema.outputs) - 1)].type_str
-    for index, known in enumerate(is_known):
-        if known and schema.inputs[min(index, len(schema.inputs) - 1)].type_str == kind:
+    for index, has_type in enumerate(is_known):
+        if has_type and schema.inputs[min(index, len(schema.inputs) - 1)].type_str == kind:
             return index
     return None
 
@@ -45,14 +45,14 @@ def missing_types(inferred: onnx.ModelProto) -> dict[str, int]:
             continue
         schema = onnx.defs.get_schema(node.op_type, opset, "")
         for place in places:
-            source = alike(schema, place, [bool(types.get(name)) for name in node.input])
+            source = input_of_same_type(schema, place, [bool(types.get(name)) for name in node.input])
             if source is not None:
                 types[node.output[place]] = missing[node.output[place]] = types[node.input[source]]
     return missing
 
 
 def add_types(model: onnx.ModelProto, missing: Mapping[str, int]) -> None:
-    """Let a model say types of tensors of its main graph."""
+    """Write missing element types of tensors of the main graph into a model."""
     outputs = {info.name: info for info in model.graph.output}
     for name, kind in missing.items():
         info = outputs[name] if name in outputs else model.graph.value_info.add(name=name)

@@ -1,4 +1,4 @@
-"""Well-formedness of a model, checked before anything else: how deeply its graphs are nested, and its texts."""
+"""Check nesting depth, number of nodes and texts of a model before anything else reads it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
-from .dataflow import bodies
+from .dataflow import subgraphs
 from .limits import MAX_DEPTH, MAX_NODES
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _OF_TENSORS = ("name", "doc_string")  # other fields of a tensor hold its values
 
 
 def check_well_formed(model: onnx.ModelProto) -> None:
-    """Require few graphs within graphs, not too many nodes, and texts in UTF-8; values of tensors are not looked at.
+    """Refuse deeply nested graphs, too many nodes, and texts that are not UTF-8; values of tensors are not read.
 
     Raises:
         ModelError: something else was found; protobuf gives texts that are not UTF-8 as bytes, which no reader of names expects.
@@ -37,7 +37,7 @@ def _check_depth(model: onnx.ModelProto) -> None:
             raise ModelError(f"graphs are nested more than {MAX_DEPTH} deep", found=depth, limit=MAX_DEPTH)
         if total > MAX_NODES:
             raise ModelError(f"the model has more than {MAX_NODES:,} nodes", found=total, limit=MAX_NODES)
-        waiting += [(body.node, depth + 1) for node in nodes for body in bodies(node)]
+        waiting += [(body.node, depth + 1) for node in nodes for body in subgraphs(node)]
 
 
 def _check_texts(model: onnx.ModelProto) -> None:
@@ -51,7 +51,7 @@ def _check_texts(model: onnx.ModelProto) -> None:
             waiting += message.external_data
             continue
         for field, value in message.ListFields():
-            holds = _holds(field)
+            holds = _content_kind(field)
             if holds == "message":
                 waiting.append(value)
             elif holds == "messages":
@@ -62,7 +62,8 @@ def _check_texts(model: onnx.ModelProto) -> None:
 
 
 @functools.cache  # a model has many messages, of few kinds
-def _holds(field: Any) -> str:
+def _content_kind(field: Any) -> str:
+    """What a protobuf field holds, if it has to be checked: texts, messages or one message; else empty."""
     if field.cpp_type != field.CPPTYPE_MESSAGE:
         return "texts" if field.type == field.TYPE_STRING else ""
     repeated = field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED

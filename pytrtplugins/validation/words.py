@@ -1,10 +1,10 @@
-"""The words that attributes may be, which ONNX's text lists and its schemas do not."""
+"""Allowed values of string attributes, which ONNX's text lists and its schemas do not."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["known_words"]
+__all__ = ["allowed_values"]
 
 _PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 _SCATTER = ("none", "add", "mul", "max", "min")
@@ -67,12 +67,12 @@ _OF_CONTRIB: Mapping[tuple[str, str], tuple[str, ...]] = {  # the same for opera
 _OF_DOMAINS = {"": _WORDS, "com.microsoft": _OF_CONTRIB}
 
 
-def known_words(op_type: str, domain: str, attribute: str) -> tuple[str, ...]:
-    """The words that an operator's attribute may be; none where it is no such attribute.
+def allowed_values(op_type: str, domain: str, attribute: str) -> tuple[str, ...]:
+    """The allowed values of an operator's string attribute; empty if it has none.
 
     Args:
         op_type: The operator.
-        domain: Its domain; ``""`` is ONNX's own.
+        domain: The operator's domain; ``""`` is ONNX's own.
         attribute: The attribute's name.
     """
     return _OF_DOMAINS.get(domain, {}).get((op_type, attribute), ())

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..errors import UsageError
 from ..utils.listing import count_text
-from ..utils.notebook import view
+from ..utils.notebook import object_html
 from ..utils.optional import require
 from .detection import Detection
 from .draw import draw
@@ -188,7 +188,7 @@ class Detections(Sequence[Detection]):
             (item.label, f"{item.score:.2f}", ", ".join(f"{side:.0f}" for side in item.xyxy)) for item in self._items
         ]
         notes = [] if rows else ["nothing found"]
-        return f"<div>{shown}{view('', ('label', 'score', 'left, top, right, bottom in px'), rows, notes)}</div>"
+        return f"<div>{shown}{object_html('', ('label', 'score', 'left, top, right, bottom in px'), rows, notes)}</div>"
 
     def _repr_png_(self) -> bytes | None:
         """For notebooks and consoles that show images only."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import ImageError
-from ..utils.prefetch import map_ahead, take_ahead
+from ..utils.prefetch import map_ahead, prefetch
 from .image import MAX_BYTES, Image, decode_image, read_image_file, read_usual_header
 from .jpeg import JpegHeader, Memory
 
@@ -104,7 +104,7 @@ def decode_in_batches(
         ahead += threads + _MOST_IMAGES
         files = stack.enter_context(closing(map_ahead(read, enumerate(paths), threads=threads, ahead=ahead)))
         batches = map(partial(_decode, decoder, memory), _batches(files))
-        for batch in stack.enter_context(closing(take_ahead(batches, _BATCHES_AHEAD))):
+        for batch in stack.enter_context(closing(prefetch(batches, _BATCHES_AHEAD))):
             yield from batch
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import ImageError
 from ..utils.optional import require
-from ..utils.prefetch import map_ahead, take_ahead, threads_for_files
+from ..utils.prefetch import map_ahead, prefetch, threads_for_files
 from .device_images import Decoded, DeviceImage, ImageDecoder, decode_in_batches
 from .finding import Source, find_sources
 from .image import Image, load_image
@@ -191,7 +191,7 @@ def _frames(source: Source, ahead: int) -> Iterator[tuple[Image, float]]:
     """The frames with their rate; those of a camera or stream are as fresh as can be."""
     with _opened(source) as capture:
         rate = _rate(capture)
-        images = take_ahead(_decoded(capture, source), 1 if source.kind == "live" else max(2, ahead))
+        images = prefetch(_decoded(capture, source), 1 if source.kind == "live" else max(2, ahead))
         with closing(images):
             for image in images:
                 yield image, rate

@@ -1,4 +1,4 @@
-"""The engine under ``samples/train_yolov2.py`` and ``samples/train_classifier.py``: it knows photos and boxes, and no network.
+"""The training engine of ``samples/train_yolov2.py`` and ``samples/train_classifier.py``, independent of the network.
 
 Its input pipeline, in the order in which data flow through it:
 

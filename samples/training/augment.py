@@ -53,7 +53,7 @@ def draw_random_numbers(images: int, device: torch.device) -> Lots:
 
 
 class Plan(NamedTuple):
-    """How a batch is drawn: B images of four tiles each.
+    """How a batch is rendered: B images of four tiles each.
 
     Fields:
         centre: (B, 2) where the four tiles meet, in pixels of the image.
@@ -75,7 +75,7 @@ class Plan(NamedTuple):
 
 
 class Augmenter:
-    """Draws batches from a pool of photos on the device: all photos of the set, or those that a loader gave for one step.
+    """Renders batches from a pool of photos on the device: all photos of the set, or those of one step.
 
     Args:
         device: Where.
@@ -127,11 +127,11 @@ class Augmenter:
         return images, torch.cat([truth, truth.roll(1, 0)], 1), torch.cat([valid, valid.roll(1, 0) & mixed], 1)
 
     def plan(self, lots: Lots, amounts: Tensor, out: int, batch: Pool | None = None) -> tuple[Plan, Tensor, Tensor]:
-        """How :meth:`draw` places a batch: the plan, boxes (B, most, 5), which of them count (B, most)."""
+        """Plan a batch for :meth:`draw`: the plan, boxes (B, most, 5), and a mask of valid boxes (B, most)."""
         pool = self.pool if batch is None else batch
         count, side = pool.pixels.shape[:2]
         tile = torch.arange(TILES, device=pool.size.device)
-        source = self._chosen(lots["source"], count, batch is None)
+        source = self._choose_photos(lots["source"], count, batch is None)
         if batch is not None:
             source = torch.where(tile == 0, torch.arange(count, device=pool.size.device)[:, None], source)
         mosaic = lots["mosaic"] < amounts[0]
@@ -156,10 +156,10 @@ class Augmenter:
         drawn = torch.where(used, source, -1)
         return Plan(centre, affine, stride, base, self._colours(lots), _holes(lots, out), drawn), truth, valid
 
-    def _chosen(self, lots: Tensor, count: int, of_the_set: bool) -> Tensor:
+    def _choose_photos(self, lots: Tensor, count: int, of_the_set: bool) -> Tensor:
         """Indices of photos: of the set, by their chances, or of a batch."""
-        found = torch.searchsorted(self._chances, lots.contiguous()) if of_the_set else (lots * count).long()
-        return found.clamp(max=count - 1)
+        indices = torch.searchsorted(self._chances, lots.contiguous()) if of_the_set else (lots * count).long()
+        return indices.clamp(max=count - 1)
 
     def _colours(self, lots: Lots) -> Tensor:
         """A 3x3 matrix and an offset each: hue turned, saturation, gain and brightness changed; a tenth in grey, others as negatives."""
@@ -196,14 +196,14 @@ def _holes(lots: Lots, out: int) -> Tensor:
 def _place(
     boxes: Tensor, image: Tensor, scale: Tensor, offset: Tensor, flip: Tensor, tile: Tensor, used: Tensor, most: int
 ) -> tuple[Tensor, Tensor]:
-    """The boxes that are left of the images in their tiles: those still 5 pixels wide and a fifth of their area."""
+    """Transform boxes into their tiles, and drop those smaller than 5 pixels or a fifth of their area."""
     kind, x1, y1, x2, y2 = boxes.unbind(3)
     turned = torch.stack([image[..., :1] - x2, y1, image[..., :1] - x1, y2], 3)
-    whole = torch.where(flip[..., None, None], turned, boxes[..., 1:])
-    whole = whole * scale.repeat(1, 1, 2)[:, :, None] + offset.repeat(1, 1, 2)[:, :, None]
+    placed = torch.where(flip[..., None, None], turned, boxes[..., 1:])
+    placed = placed * scale.repeat(1, 1, 2)[:, :, None] + offset.repeat(1, 1, 2)[:, :, None]
     lowest, highest = tile[..., :2].repeat(1, 1, 2)[:, :, None], tile[..., 2:].repeat(1, 1, 2)[:, :, None]
-    cut = torch.maximum(torch.minimum(whole, highest), lowest)
-    large = ((cut[..., 2:] - cut[..., :2]).amin(3) > 5) & (_area(cut) > 0.2 * _area(whole))
+    cut = torch.maximum(torch.minimum(placed, highest), lowest)
+    large = ((cut[..., 2:] - cut[..., :2]).amin(3) > 5) & (_area(cut) > 0.2 * _area(placed))
     keep = (kind >= 0) & used[..., None] & large
     truth = torch.cat([cut / STRIDE, kind[..., None]], 3).flatten(1, 2)
     rank = keep.float() if most <= MAX_BOXES else keep * _area(cut)
@@ -212,7 +212,7 @@ def _place(
 
 
 def _with_halves(pool: Pool) -> Tensor:
-    """The pixels of all photos, (..., 3), and behind them those of their copies of half the width and height."""
+    """The pixels of all photos, (..., 3), followed by copies of half the width and height."""
     pixels, half = pool.pixels.reshape(-1, 3), pool.pixels.shape[1] // 2
     storage = torch.cat([pixels, pixels.new_empty(len(pool) * half**2, 3)]) if pool.storage is None else pool.storage
     halves = storage[len(pixels) :].view(len(pool), half, half, 3)
@@ -228,7 +228,7 @@ def _memory_of(photo: Tensor, shrunk: Tensor, count: int, side: int) -> tuple[Te
 
 
 def _inside(boxes: Tensor, out: int) -> Tensor:
-    """Which pixels of an image lie in a box x1, y1, x2, y2, (..., 4) → (..., out, out)."""
+    """Mask of an image's pixels inside a box x1, y1, x2, y2, (..., 4) → (..., out, out)."""
     r = torch.arange(out, device=boxes.device) + 0.5
     x1, y1, x2, y2 = boxes[..., None, None].unbind(-3)
     return (r > x1) & (r < x2) & (r[:, None] > y1) & (r[:, None] < y2)
@@ -239,12 +239,12 @@ def _area(boxes: Tensor) -> Tensor:
 
 
 def _shares(pool: Pool, balance: float, boxes: float = 0.0) -> Tensor:
-    """How often each photo is drawn: by its rarest class, softened by ``balance``, and by ``boxes`` where those count."""
+    """Sampling weights of photos: by their rarest class, softened by ``balance``, and by ``boxes`` if these count."""
     if not balance and not boxes:
         return torch.full((len(pool),), 1 / len(pool), device=pool.pixels.device)
     kind = pool.boxes[..., 0].long()
-    each = functional.one_hot(kind.clamp(min=0), max(0, int(kind.max())) + 1).mul(kind[..., None] >= 0)
-    present, counts = each.amax(1).float(), each.sum((0, 1)).float()
+    class_counts = functional.one_hot(kind.clamp(min=0), max(0, int(kind.max())) + 1).mul(kind[..., None] >= 0)
+    present, counts = class_counts.amax(1).float(), class_counts.sum((0, 1)).float()
     rarity = (present.sum(0).clamp(min=1).max() / present.sum(0).clamp(min=1)) ** balance
     rarity = rarity * (counts.max().clamp(min=1) / counts.clamp(min=1)) ** boxes
     weight = (present * rarity).amax(1).clamp(min=1)
@@ -252,7 +252,7 @@ def _shares(pool: Pool, balance: float, boxes: float = 0.0) -> Tensor:
 
 
 def _affine(image: Tensor, scale: Tensor, offset: Tensor, flip: Tensor, level: Tensor) -> Tensor:
-    """From a pixel of the image to one of the stored image, ``level`` being 0.5 for its half-size copy."""
+    """Affine map from a pixel of the image to one of the stored image; ``level`` is 0.5 for its half-size copy."""
     sign, start = torch.where(flip, -1.0, 1.0), torch.where(flip, image[..., 0], 0.0)
     columns = [sign * level / scale[..., 0], (start - sign * offset[..., 0] / scale[..., 0]) * level]
     rows = [level / scale[..., 1], -offset[..., 1] / scale[..., 1] * level]

@@ -1,4 +1,4 @@
-"""What a loader gives: the photos and boxes of a step, on the device."""
+"""Photos and boxes of a step on the device, as loaders return them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_BOX = -1.0  # class of an unused row of boxes
 
 @dataclass(frozen=True)
 class Pool:
-    """Photos on the device that augmented images are drawn from.
+    """Photos on the device from which augmented images are rendered.
 
     Fields:
         pixels: (N, side, side, 3) uint8, each photo in the upper left corner, grey around.

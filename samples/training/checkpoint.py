@@ -1,4 +1,4 @@
-"""Checkpoints of several ranks: written in the background by torch.distributed.checkpoint, whole or not at all.
+"""Checkpoints of several ranks, written in the background by torch.distributed.checkpoint, completely or not at all.
 
 A checkpoint is a folder ``step-000001000`` with a file of tensors for each rank, their index, and ``facts.json``: what is
 no tensor, and the size and SHA-256 of every other file. It is written under another name and renamed when it is complete. The
@@ -129,15 +129,15 @@ class Checkpoints:
         if not self._ranks.is_first:
             return
         _remove(partial)
-        kept = [path for path in complete(self.folder) if path not in self._damaged]
-        last = f"the last good one is {kept[0]}" if kept else "there is none yet"
+        good = [path for path in complete(self.folder) if path not in self._damaged]
+        last = f"the last good one is {good[0]}" if good else "there is none yet"
         self._warn(
             f"checkpoint {partial.name.strip('.').removesuffix('.part')} could not be written: {_cause(error)}; {last}.\n"
             f"Do: make room at {self.folder}; the next one is tried as usual"
         )
 
     def newest(self, check: Callable[[Mapping[str, Any]], object] | None = None) -> tuple[Path, dict[str, Any]] | None:
-        """The newest undamaged checkpoint and its facts; all ranks must ask, and get the same.
+        """The newest undamaged checkpoint and its facts; all ranks must call it, and get the same.
 
         Args:
             check: Looks at the facts; a ``FormatError`` of it counts as damage.
@@ -145,18 +145,18 @@ class Checkpoints:
         Raises:
             FormatError: there are checkpoints, and all are damaged.
         """
-        whole, damage = -1, list[str]()
+        good_step, damage = -1, list[str]()
         for path in complete(self.folder) if self._ranks.is_first else ():
             try:
                 facts = _check_files(path)
                 if check is not None:
                     check(facts)
-                whole = step_of(path)
+                good_step = step_of(path)
                 break
             except FormatError as error:
                 damage.append(str(error) if str(path) in str(error) else f"{path / _FACTS}: {error}")
                 self._damaged.append(path)
-        step, damaged = self._ranks.max_over_ranks([whole, len(damage)])
+        step, damaged = self._ranks.max_over_ranks([good_step, len(damage)])
         if step >= 0:
             for text in damage:
                 self._warn(f"{text}; the run continues from {_name(int(step))}")
@@ -187,8 +187,10 @@ class Checkpoints:
 
 def complete(folder: Path) -> list[Path]:
     """The complete checkpoints in a folder, newest first."""
-    held = [path for path in folder.glob("step-*") if path.name[5:].isdecimal() and path.name == _name(step_of(path))]
-    return sorted((path for path in held if os.path.lexists(path / _FACTS)), key=step_of, reverse=True)
+    folders = [
+        path for path in folder.glob("step-*") if path.name[5:].isdecimal() and path.name == _name(step_of(path))
+    ]
+    return sorted((path for path in folders if os.path.lexists(path / _FACTS)), key=step_of, reverse=True)
 
 
 def _check_kinds(folder: Path) -> None:
@@ -216,7 +218,7 @@ def _remove(path: Path) -> None:
 
 
 def _check_shared(folder: Path, ranks: Ranks) -> None:
-    """Require that all ranks see what the first one writes; all must ask."""
+    """Require that all ranks see the files of the first one; all ranks must call it."""
     mark = folder / f".shared-{ranks.max_over_ranks([int.from_bytes(os.urandom(6), 'big')])[0]:.0f}"
     if ranks.is_first:
         mark.touch()
@@ -233,33 +235,33 @@ def _check_shared(folder: Path, ranks: Ranks) -> None:
 
 
 def _read_facts(path: Path) -> dict[str, Any]:
-    """What a checkpoint has besides tensors, and its step."""
+    """Facts and step of a checkpoint, without its tensors."""
     return _read_file(path)[0]
 
 
 def _read_file(path: Path) -> tuple[dict[str, Any], dict[str, tuple[int, str]]]:
     """The facts of a checkpoint, and the size and SHA-256 of each of its files."""
     file = path / _FACTS
-    held = read_json(file, max_bytes=_MAX_FACTS, allow_nan=True, within=path.parent)
-    version = held.get("version") if isinstance(held, dict) else None
+    record = read_json(file, max_bytes=_MAX_FACTS, allow_nan=True, within=path.parent)
+    version = record.get("version") if isinstance(record, dict) else None
     if version != VERSION:
         raise FormatError(
             f"{file}: expected the facts of a checkpoint of version {VERSION}, found {version!r}", path=file
         )
-    facts, files = held.get("facts"), held.get("files")
-    if held.get("step") != step_of(path) or not isinstance(facts, dict):
+    facts, files = record.get("facts"), record.get("files")
+    if record.get("step") != step_of(path) or not isinstance(facts, dict):
         raise FormatError(f"{file}: it lacks the facts of step {step_of(path)}", path=file)
     if not isinstance(files, dict) or INDEX not in files or not all(map(_is_size_and_digest, files.values())):
         raise FormatError(f"{file}: it lacks the sizes and SHA-256 of the files", path=file)
-    return facts | {"step": held["step"]}, files
+    return facts | {"step": record["step"]}, files
 
 
 def _is_size_and_digest(value: Any) -> bool:
-    return isinstance(value, list) and [type(each) for each in value] == [int, str]
+    return isinstance(value, list) and [type(item) for item in value] == [int, str]
 
 
 def _check_files(path: Path) -> dict[str, Any]:
-    """Compare the files of a checkpoint with its facts, which are given back."""
+    """Check the files of a checkpoint against its facts, and return the facts."""
     facts, files = _read_file(path)
     for name, (size, digest) in files.items():
         file = path / Path(name).name

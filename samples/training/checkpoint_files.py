@@ -1,4 +1,4 @@
-"""The files of tensors of a checkpoint, and their index: where in which file each part of a tensor lies."""
+"""Tensor files of a checkpoint, and their index: file and offset of each part of a tensor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TYPES = {str(kind): kind for kind in vars(torch).values() if isinstance(kind, t
 
 
 class Writer(checkpoint.FileSystemWriter):
-    """Writes the index as JSON, where torch.distributed.checkpoint pickles it."""
+    """Writes the index as JSON instead of torch.distributed.checkpoint's pickle."""
 
     @override
     def finish(self, metadata: metadata.Metadata, results: list[Any]) -> None:
@@ -52,7 +52,7 @@ class Writer(checkpoint.FileSystemWriter):
 
 
 class Reader(checkpoint.FileSystemReader):
-    """Reads what `Writer` wrote; no more memory is taken than the files have bytes, and nothing in the folder is reached through a link."""
+    """Reads the files of `Writer`; memory is bounded by the files' sizes, and links below the folder are refused."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -61,10 +61,10 @@ class Reader(checkpoint.FileSystemReader):
     @override
     def read_metadata(self, *args: Any, **options: Any) -> metadata.Metadata:
         path = Path(self.path) / INDEX
-        held = read_json(path, max_bytes=_MAX_INDEX, within=Path(self.path))
+        entries = read_json(path, max_bytes=_MAX_INDEX, within=Path(self.path))
         tensors, places = {}, {}
         try:
-            for name, (kind, size, chunks) in held.items():
+            for name, (kind, size, chunks) in entries.items():
                 parts = []
                 for offsets, sizes, file, offset, length in chunks:
                     if file != Path(file).name:
@@ -73,10 +73,10 @@ class Reader(checkpoint.FileSystemReader):
                     parts.append(part)
                     (offset, length) = _dims([offset, length])
                     places[metadata.MetadataIndex(name, part.offsets)] = filesystem._StorageInfo(file, offset, length)
-                properties, whole = metadata.TensorProperties(dtype=_TYPES[kind]), _dims(size)
-                if sum(math.prod(part.sizes) for part in parts) != math.prod(whole):
+                properties, full_size = metadata.TensorProperties(dtype=_TYPES[kind]), _dims(size)
+                if sum(math.prod(part.sizes) for part in parts) != math.prod(full_size):
                     raise FormatError(f"{path}: the parts of {name} are not the whole tensor", path=path)
-                tensors[name] = metadata.TensorStorageMetadata(properties, whole, parts)
+                tensors[name] = metadata.TensorStorageMetadata(properties, full_size, parts)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             if isinstance(error, FormatError):
                 raise
@@ -102,7 +102,7 @@ class Reader(checkpoint.FileSystemReader):
 
 
 class _Files(filesystem.FileSystem):
-    """Opens the files of a checkpoint, which may come from somebody else."""
+    """Opens the files of a checkpoint from an untrusted source."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

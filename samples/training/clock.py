@@ -1,4 +1,4 @@
-"""The stage clock: how long each stage of the input pipeline works, and how long steps wait for its data."""
+"""The stage clock: how long each stage of the input pipeline works, and how long steps wait for data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_SPANS = 200_000  # kept for a trace
 
 
 class Span(NamedTuple):
-    """A piece of work of one thread; seconds since the clock was made."""
+    """A piece of work of one thread, in seconds since the clock started."""
 
     stage: str
     thread: str
@@ -29,7 +29,7 @@ class Span(NamedTuple):
 
 @dataclass
 class Stage:
-    """What a stage did in a lap: seconds of work of all its workers together, and the photos or batches that it finished."""
+    """The work of a stage in a lap: seconds of all its workers together, and finished photos or batches."""
 
     name: str
     workers: int
@@ -39,7 +39,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Lap:
-    """The figures of some time.
+    """The figures of one interval.
 
     Fields:
         end: Its end, in seconds since the clock was made.
@@ -71,9 +71,9 @@ class Lap:
         return self.waited / self.seconds if self.seconds else 0.0
 
     def occupancy(self, stage: str) -> float:
-        """Share of the time that a stage's workers worked; 0 of an unknown stage."""
-        found = next((s for s in self.stages if s.name == stage), None)
-        return found.busy / (found.workers * self.seconds) if found and self.seconds else 0.0
+        """Share of the time in which a stage's workers worked; 0 for an unknown stage."""
+        stage_times = next((s for s in self.stages if s.name == stage), None)
+        return stage_times.busy / (stage_times.workers * self.seconds) if stage_times and self.seconds else 0.0
 
     def __str__(self) -> str:
         stages = "".join(f", {s.name} {self.occupancy(s.name):.0%}" for s in self.stages)
@@ -81,7 +81,7 @@ class Lap:
 
 
 class Clock:
-    """Counts the work of stages, from any thread, and the waits of steps.
+    """Counts the work of stages, from any thread, and the waiting of steps.
 
     On a GPU a wait is measured there: an event is recorded when a batch is asked for, behind all work that is queued, and one when
     its data have come. The time between them is what the GPU stood still, however far the caller is ahead of it. Nothing is
@@ -132,7 +132,7 @@ class Clock:
 
     @contextmanager
     def waiting(self, device: torch.device) -> Iterator[None]:
-        """Count the body, which waits for a step's data and puts them before the work of the device's current stream."""
+        """Count the block as waiting for a step's data, and order the data before later work of the current stream."""
         begin, pair = self.now(), None
         if device.type == "cuda":
             pair = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -156,12 +156,12 @@ class Clock:
             self._waited += first.elapsed_time(second) / 1e3
 
     def lap(self) -> Lap:
-        """The figures since the last lap, which are kept in ``laps``. Call it in the thread that takes the batches."""
+        """The figures since the last lap, also stored in ``laps``. Call it in the thread that takes the batches."""
         self._read_events()
         with self._lock:
-            end, stages = self.now(), tuple(each for each in self._stages.values() if each.name != "data_time")
+            end, stages = self.now(), tuple(stage for stage in self._stages.values() if stage.name != "data_time")
             lap = Lap(end, end - self._begin, self._steps, self._waited, stages)
             self._begin, self._steps, self._waited = end, 0, 0.0
-            self._stages = {name: Stage(name, each.workers) for name, each in self._stages.items()}
+            self._stages = {name: Stage(name, stage.workers) for name, stage in self._stages.items()}
         self.laps.append(lap)
         return lap

@@ -1,4 +1,4 @@
-"""The command line of a training program: its options, what is refused at once, and how its ranks start."""
+"""The command line of a training program: options, early checks, and the start of its ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from pytrtplugins.errors import PytrtpluginsError, UsageError
-from pytrtplugins.utils.numbers import Real, Whole
+from pytrtplugins.utils.numbers import FloatRange, IntRange
 
 from .loader import KINDS
 from .ranks import Job, device_of, is_launched, launch
@@ -42,14 +42,19 @@ def add_options(parser: argparse.ArgumentParser, recipe: type[Recipe], *, out: s
     add("--output", "-o", dest="out", type=Path, default=Path(out), help="where results go (%(default)s)")
     add(
         "--hold-back",
-        type=Real(0, 0.99),
+        type=FloatRange(0, 0.99),
         default=0.0,
         metavar="SHARE",
         help="share of the photos that is kept from training, for measurements",
     )
-    add("--evaluations", type=Whole(1, 1_000_000), default=12, help="measurements on held-back photos (%(default)s)")
-    add("--seconds", type=Real(0, LONGEST), default=float("inf"), help="stop after this time and write a checkpoint")
-    add("--save-every", type=Real(1, LONGEST), default=120.0, help="seconds between checkpoints (%(default)s)")
+    add("--evaluations", type=IntRange(1, 1_000_000), default=12, help="measurements on held-back photos (%(default)s)")
+    add(
+        "--seconds",
+        type=FloatRange(0, LONGEST),
+        default=float("inf"),
+        help="stop after this time and write a checkpoint",
+    )
+    add("--save-every", type=FloatRange(1, LONGEST), default=120.0, help="seconds between checkpoints (%(default)s)")
     add("--resume", action="store_true", help="continue from the last checkpoint in OUT, if there is one")
     _add_engine(
         parser.add_argument_group(
@@ -64,7 +69,9 @@ def add_options(parser: argparse.ArgumentParser, recipe: type[Recipe], *, out: s
 def _add_engine(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="(%(default)s)")
-    add("--gpus", type=Whole(1, 1024), metavar="N", help="start N processes, each with a GPU; on a CPU they use gloo")
+    add(
+        "--gpus", type=IntRange(1, 1024), metavar="N", help="start N processes, each with a GPU; on a CPU they use gloo"
+    )
     add(
         "--ray",
         nargs="?",
@@ -72,17 +79,22 @@ def _add_engine(group: argparse._ArgumentGroup) -> None:
         metavar="ADDRESS",
         help="start them on a Ray cluster: that of this machine (auto), local: a new one, or HOST:PORT",
     )
-    add("--ray-cores", type=Whole(1, 1024), default=1, help="cores that Ray reserves for each process (%(default)s)")
+    add("--ray-cores", type=IntRange(1, 1024), default=1, help="cores that Ray reserves for each process (%(default)s)")
     add(
         "--restarts",
-        type=Whole(0, 1000),
+        type=IntRange(0, 1000),
         default=0,
         help="times that all of them start again after one, or its machine, died (%(default)s)",
     )
     add("--loader", choices=KINDS, default="resident", help="how photos get to the GPU (%(default)s)")
-    add("--workers", type=Whole(0, 1024), default=4, help="processes of --loader dataloader (%(default)s)")
-    add("--readers", type=Whole(1, 1024), default=8, help="threads of the SPDL loaders that read (%(default)s)")
-    add("--decoders", type=Whole(0, 1024), default=0, help="threads that decode; 0: one a core, beside steps 8 at most")
+    add("--workers", type=IntRange(0, 1024), default=4, help="processes of --loader dataloader (%(default)s)")
+    add("--readers", type=IntRange(1, 1024), default=8, help="threads of the SPDL loaders that read (%(default)s)")
+    add(
+        "--decoders",
+        type=IntRange(0, 1024),
+        default=0,
+        help="threads that decode; 0: one a core, beside steps 8 at most",
+    )
     add("--decoder", choices=("auto", "torchvision", "nvimgcodec"), default="auto", help="of spdl-gpu (%(default)s)")
     add("--skip-bad", action="store_true", help="replace photos that do not decode by the next ones")
     add("--trace", action="store_true", help="write OUT/trace.json for chrome://tracing, and a figure of the stages")

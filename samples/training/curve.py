@@ -1,4 +1,4 @@
-"""The learning curve: losses, and figures of held-back photos, over epochs, from the logs of one or more runs."""
+"""Draw the learning curve: losses and held-out scores over epochs, from the logs of one or more runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_log(path: Path) -> list[dict[str, float]]:
 def draw_curve(
     path: Path, runs: Mapping[str, Sequence[Mapping[str, float]]], losses: Sequence[str], score: str
 ) -> None:
-    """Draw the runs' losses on the left, and on the right the score where photos were held back, with those of the classes.
+    """Draw the runs' losses on the left, and on the right the scores on held-out photos, overall and per class.
 
     Args:
         path: Of the image.

@@ -1,4 +1,4 @@
-"""Photos with labels as sets of records: a folder of shards, or folders and tars with labels; and which of them are held back."""
+"""Labelled photos as sets of records, from shards or from folders and tars; and the held-out split."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TRAINING = "train.txt"
 
 
 class Records(Protocol):
-    """A set of photos, any of which can be read at any time and from any thread."""
+    """A set of photos with random access from any thread."""
 
     classes: tuple[str, ...]
 
@@ -55,11 +55,11 @@ class Records(Protocol):
         """A photo's boxes, without its pixels."""
 
     def read(self, number: int) -> Example:
-        """A photo and its boxes."""
+        """Read a photo and its boxes."""
 
 
 class Labelled:
-    """The photos that a list names, in folders and tars with labels; see `read_labels` for their formats.
+    """The photos of a list, in folders and tars with labels; see `read_labels` for the formats.
 
     Args:
         paths: Folders and tars with photos, labels and lists; or a data.yaml.
@@ -99,12 +99,12 @@ class Labelled:
         return self._photos.boxes(number)
 
     def read(self, number: int) -> Example:
-        """A photo and its boxes."""
+        """Read a photo and its boxes."""
         return replace(self._photos.read(number), key=self._photos.file(number))
 
 
 class Part:
-    """Some photos of a set."""
+    """A subset of a set."""
 
     def __init__(self, data: Records, numbers: Sequence[int]) -> None:
         self.classes, self._data, self._numbers = data.classes, data, numbers
@@ -118,7 +118,7 @@ class Part:
         return self._data.boxes(self._numbers[number])
 
     def read(self, number: int) -> Example:
-        """A photo and its boxes."""
+        """Read a photo and its boxes."""
         return self._data.read(self._numbers[number])
 
 
@@ -167,39 +167,39 @@ def changes(data: Records) -> dict[str, int]:
 
 
 def hold_back(count: int, share: float, seed: int = 1) -> tuple[list[int], list[int]]:
-    """Split the numbers of photos into (training, development), the same way each time: by a shuffle with a fixed seed.
+    """Split photo numbers into (training, held-out), always the same way: by a shuffle with a fixed seed.
 
     Raises:
         UsageError: a share that is not 0 rounds to no photo, or to all of them.
     """
     shuffled = list(range(count))
     random.Random(seed).shuffle(shuffled)
-    held = round(share * count)
-    if share and not 0 < held < count:
+    held_count = round(share * count)
+    if share and not 0 < held_count < count:
         raise UsageError(
-            f"--hold-back {share:g}: of {count:,} photos it holds back {held:,}, and "
-            f"{'none would be measured' if not held else 'none is left to train on'}.\n"
+            f"--hold-back {share:g}: of {count:,} photos it holds back {held_count:,}, and "
+            f"{'none would be measured' if not held_count else 'none is left to train on'}.\n"
             f"Do: give --hold-back {max(0.1, round(2 / max(2, count), 3)):g}, or leave it out"
         )
-    return sorted(shuffled[held:]), sorted(shuffled[:held])
+    return sorted(shuffled[held_count:]), sorted(shuffled[:held_count])
 
 
 def split(data: Records, share: float) -> tuple[Records, Records | None]:
-    """Split a set into the photos to train on and those that are held back; None: there are none of these.
+    """Split a set into the training photos and the held-out ones, None if there are none.
 
     Raises:
         UsageError: the share gives one of them no photo, or the photos that are held back have no boxes.
     """
-    kept, held = hold_back(len(data), share)
-    if not held:
+    training, held_out = hold_back(len(data), share)
+    if not held_out:
         return data, None
-    part = Part(data, held)
+    part = Part(data, held_out)
     if not any(len(part.boxes(number)) for number in range(len(part))):
         raise UsageError(
             f"--hold-back {share:g}: none of the {len(part):,} photos that are held back has a box to measure.\n"
             "Do: give a larger share, or look at the labels"
         )
-    return Part(data, kept), part
+    return Part(data, training), part
 
 
 def load_photos(data: Records, device: torch.device, *, side: int = SIDE, skip_bad: bool = False) -> Pool:

@@ -1,4 +1,4 @@
-"""PyTorch's DataLoader with the same photos in the same order: the peer of the other loaders."""
+"""PyTorch's DataLoader with the same photos in the same order, as a baseline for the other loaders."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class _Host:
     skipped: dict[int, str]
 
     def pin_memory(self) -> _Host:
-        """What the DataLoader calls, in a thread of its own."""
+        """Called by the DataLoader in its pinning thread."""
         self.slot.pin()
         return self
 
 
 class _Steps(Dataset):
-    """The batch of each step, made where it is asked for: in a worker process, or in this one."""
+    """Dataset of steps: each batch is made on demand, in a worker process or in this one."""
 
     def __init__(self, photos: Photos, most: int) -> None:
         self._photos, self._most = photos, most
@@ -82,7 +82,7 @@ class _Steps(Dataset):
 
 
 class TorchLoader(Loader):
-    """PyTorch's DataLoader: each worker process makes whole batches. See `Loader`."""
+    """Loader on PyTorch's DataLoader: each worker process makes whole batches. See `Loader`."""
 
     @override
     def _open(self) -> None:
@@ -132,18 +132,18 @@ def _same(host: _Host) -> _Host:
 
 
 def advice(workers: int, pinned: bool, *, batch_bytes: int) -> tuple[str, ...]:
-    """What would make PyTorch's DataLoader faster, or keep it from failing, on this machine."""
-    cores, found = threads_for_files(), []
+    """Advice for making PyTorch's DataLoader faster, or keeping it from failing, on this machine."""
+    cores, lines = threads_for_files(), []
     if not workers:
-        found.append(f"num_workers=0: each step waits until its photos are decoded. Do: --workers {max(1, cores - 1)}")
+        lines.append(f"num_workers=0: each step waits until its photos are decoded. Do: --workers {max(1, cores - 1)}")
     elif workers > cores:
-        found.append(f"num_workers={workers}: there are {cores} cores. Do: --workers {max(1, cores - 1)}")
+        lines.append(f"num_workers={workers}: there are {cores} cores. Do: --workers {max(1, cores - 1)}")
     if not pinned:
-        found.append("pin_memory is off: the device is no GPU")
+        lines.append("pin_memory is off: the device is no GPU")
     needed = workers * _AHEAD * batch_bytes
     if workers and os.path.isdir(_SHARED) and (free := shutil.disk_usage(_SHARED).free) < needed:
-        found.append(
+        lines.append(
             f"{_SHARED} has {free / 1e6:,.0f} MB free, and the batches of {workers} processes need {needed / 1e6:,.0f} MB. "
             "Do: fewer workers, or more shared memory (docker run --shm-size)"
         )
-    return tuple(found)
+    return tuple(lines)

@@ -1,4 +1,4 @@
-"""Loaders: the photos and boxes of each step on the device, in the order that the sampler says."""
+"""Loaders: photos and boxes of each step on the device, in the sampler's order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from pytrtplugins.errors import UsageError
-from pytrtplugins.utils.numbers import check_whole
+from pytrtplugins.utils.numbers import check_int
 from pytrtplugins.utils.prefetch import threads_for_files
 
 from .batch import Batch, Pool
@@ -27,7 +27,7 @@ KINDS = ("resident", "spdl-cpu", "spdl-gpu", "dataloader")
 
 @dataclass(frozen=True)
 class Options:
-    """How a loader works; none of these changes what it gives, but for ``boxes``.
+    """Options of a loader, which do not change its batches, except for ``boxes``.
 
     Fields:
         readers: Threads that read.
@@ -54,15 +54,15 @@ class Options:
             ("ahead", 1, 1024),
             ("boxes", 1, 100_000),
         ):
-            check_whole(name, getattr(self, name), least, most)
+            check_int(name, getattr(self, name), least, most)
 
     def decoding_threads(self, most: int = 1024) -> int:
-        """How many there are; at most so many where nobody asked for a number."""
+        """The number of decoding threads; at most this default if the user gave none."""
         return self.decoders or min(threads_for_files(), most)
 
 
 class Loader(ABC):
-    """Gives the batches of the steps from ``start`` to ``stop``, one after the other; then it raises StopIteration.
+    """Iterator over the batches of the steps from ``start`` to ``stop``.
 
     A loader is closed at its end, at the first error, when its context is left, and when the main thread ends.
 
@@ -84,14 +84,14 @@ class Loader(ABC):
         self, photos: Photos, device: torch.device, start: int, stop: int, clock: Clock, options: Options
     ) -> None:
         self.photos, self.device, self.clock, self.options = photos, device, clock, options
-        self.step = check_whole("first step", start, 0, 1 << 40)
-        self.stop = check_whole("last step", stop, start, 1 << 40)
+        self.step = check_int("first step", start, 0, 1 << 40)
+        self.stop = check_int("last step", stop, start, 1 << 40)
         self.closed = threading.Event()
         self._open()
 
     @abstractmethod
     def _open(self) -> None:
-        """Begin to work; the clock gets to know the stages."""
+        """Start the loader's threads, and register its stages at the clock."""
 
     def next(self) -> Batch:
         """The next step's batch, for the current stream of the device.
@@ -123,7 +123,7 @@ class Loader(ABC):
 
     @property
     def skipped(self) -> dict[int, str]:
-        """Photos that did not decode and were replaced: their numbers in the set, and why."""
+        """Photos that did not decode and were replaced: their numbers in the set, and the reasons."""
         return self.photos.skipped
 
     def __iter__(self) -> Iterator[Batch]:
@@ -172,7 +172,7 @@ def make_loader(
     """
     if kind not in KINDS:
         raise UsageError(f"loader {kind!r} is unknown.\nDo: choose one of {', '.join(KINDS)}")
-    side = check_whole("size of stored photos", size, 8, 16384)
+    side = check_int("size of stored photos", size, 8, 16384)
     photos = Photos(data, sampler, side, skip_bad=skip_bad)
     return _class_of(kind)(photos, device, start, stop, clock or Clock(), options or Options())
 
@@ -187,6 +187,6 @@ def _class_of(kind: str) -> type[Loader]:
         from .dataloader import TorchLoader
 
         return TorchLoader
-    from .optional.stream import GpuStream, Stream
+    from .optional.stream import GpuStagedLoader, StagedLoader
 
-    return GpuStream if kind == "spdl-gpu" else Stream
+    return GpuStagedLoader if kind == "spdl-gpu" else StagedLoader

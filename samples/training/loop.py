@@ -1,4 +1,4 @@
-"""The loop of a training run: one step, what it keeps, and how it stops and continues."""
+"""The loop of a training run: steps, state, stopping and continuing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MEMORY = 0.99  # of the running means that are logged
 
 
 class Task(Protocol):
-    """What is trained: a network, its loss, and how a batch becomes its inputs."""
+    """The task of a training: network, loss, and how a batch becomes its inputs."""
 
     module: nn.Module
     """Takes the inputs, and gives the loss and the figures of ``parts``, all in one tensor."""
@@ -46,20 +46,20 @@ class Task(Protocol):
         """All photos of the set, where they are on the device, and their names by their numbers; None: each batch brings its own."""
 
     def inputs(self, batch: Any, step: int) -> tuple[Hashable, tuple[Tensor, ...]]:
-        """What a step begins with: what the shapes of its tensors follow from, and tensors on the device."""
+        """Shape key and device tensors of a step."""
 
     def draw(self, shape: Any, *inputs: Tensor) -> tuple[Tensor, ...]:
         """The module's inputs, each with the batch as its first axis; random numbers are seeded for the step."""
 
     def drawn(self, keys: Sequence[str], step: int) -> Sequence[str]:
-        """Names of the photos that a step drew, whose batch had these keys; random numbers are seeded for the step."""
+        """Names of the photos of a step, whose batch had these keys; random numbers are seeded for the step."""
 
     def groups(self) -> Sequence[dict[str, Any]]:
         """The optimizer's groups of parameters, of the module as it is now."""
 
 
 class Loop:
-    """Holds the state of a run and advances it.
+    """The state of a run, and its steps.
 
     Randomness has no state of its own: step n seeds every generator from (seed, n, rank), and the loader's sampler is a function
     of the seed and the step. So a checkpoint continues the same sequence.
@@ -128,12 +128,12 @@ class Loop:
         with self.loader.clock.stage("step"):
             self._seed_generators(self.step)
             shape, inputs = self.task.inputs(batch, self.step)
-            found = self._compute(shape, *inputs)
+            figures = self._compute(shape, *inputs)
             for group in self.optimizer.param_groups:
                 group["lr"] = self.schedule.rate(self.step)
             norm = self.precision.update(self.optimizer, self._clipped, self.clip)
             self.average.update(self.step)
-            self._measure(found, norm)
+            self._measure(figures, norm)
         self._keys.append((self.step, getattr(batch, "keys", ())))
         self.step += 1
 
@@ -143,29 +143,29 @@ class Loop:
             generator.manual_seed((self.seed * 1_000_003 + step + 1) + self.ranks.rank * 7_368_787_777)
 
     def _gradients(self, shape: Hashable, *inputs: Tensor) -> Tensor:
-        """Those of a rank's batch, in as many parts as the settings say; gives the mean of the parts' losses and figures."""
-        count, found = self.settings.accumulate, []
+        """Compute the gradients of a rank's batch in micro-batches; returns the mean of their losses and figures."""
+        count, parts = self.settings.accumulate, []
         drawn = self.task.draw(shape, *inputs)
         for i, part in enumerate(zip(*(tensor.chunk(count) for tensor in drawn), strict=True)):
             with self.mode.exchange(i == count - 1):
                 with self.precision.autocast():
                     loss, figures = self.mode.forward(*part)
                 self.precision.scaler.scale(loss / count).backward()
-            found.append(torch.cat([loss.detach()[None], figures.detach()]))
-        return torch.stack(found).mean(0)
+            parts.append(torch.cat([loss.detach()[None], figures.detach()]))
+        return torch.stack(parts).mean(0)
 
     @torch.no_grad()
-    def _measure(self, found: Tensor, norm: Tensor) -> None:
+    def _measure(self, loss_and_figures: Tensor, norm: Tensor) -> None:
         """Update the running means, and notice a step that is not finite, without waiting for the device."""
-        norm = norm[None].to(found)
+        norm = norm[None].to(loss_and_figures)
         scaled = self.precision.scaler.is_enabled()  # whose gradients overflow at times, without harm
-        finite = torch.cat([found[:1], torch.zeros_like(norm) if scaled else norm]).isfinite()
+        finite = torch.cat([loss_and_figures[:1], torch.zeros_like(norm) if scaled else norm]).isfinite()
         self._bad = torch.where(finite | (self._bad >= 0), self._bad, self.step)
-        now = self.last = torch.cat([found[1:], norm]).to(self.measured)
+        now = self.last = torch.cat([loss_and_figures[1:], norm]).to(self.measured)
         mean = torch.lerp(now, self.measured, MEMORY)
         mean = torch.where(self.measured.isnan(), now, mean)
         self.measured = torch.where(now.isfinite(), mean, self.measured)
-        self._watch(found[:1].to(self._losses))
+        self._watch(loss_and_figures[:1].to(self._losses))
 
     def _watch(self, loss: Tensor) -> None:
         """Compare the running mean of the loss with the mean of the first steps."""
@@ -181,7 +181,7 @@ class Loop:
         return self.measured.tolist()
 
     def _share_means(self) -> None:
-        """Let each rank go on with the means over all ranks; those of independent networks stay apart."""
+        """Average the running means over all ranks; those of independent networks stay separate."""
         if self.settings.variable_update != "independent":
             self.measured, self._losses = self.ranks.mean(self.measured), self.ranks.mean(self._losses)
 
@@ -194,7 +194,7 @@ class Loop:
         every: float = 120,
         signals: Sequence[int] = (),
     ) -> None:
-        """Advance to the end of the schedule, for ``seconds``, or until a signal; ``stopped`` says why it ended before.
+        """Run to the end of the schedule, for ``seconds``, or until a signal; ``stopped`` says why it ended early.
 
         Args:
             seconds: From now on; at least one step is done.
@@ -223,11 +223,11 @@ class Loop:
 
     @property
     def is_looking(self) -> bool:
-        """Whether the host looks at the device's results after this step."""
+        """Whether the host reads results from the device after this step."""
         return self.ranks.device.type == "cpu" or self.step % SYNC == 0 or self.step == self.schedule.steps
 
     def check(self) -> None:
-        """Wait for the steps so far, and say once if the loss has been above its start for an epoch; all ranks must.
+        """Wait for all steps so far, and warn once if the loss has exceeded its start for an epoch; all ranks must call it.
 
         Raises:
             ExecutionError: one of them had a loss or a gradient that is not finite, on any rank.
@@ -264,7 +264,7 @@ class Loop:
         self._warned = True
 
     def release(self) -> None:
-        """Let go of captured graphs: NCCL ends a process group only when no graph has its exchanges any more."""
+        """Free captured graphs: NCCL ends a process group only when no graph uses it."""
         self._compute = self._gradients
 
     # --- what a checkpoint has ---------------------------------------------------------------------------------------------
@@ -310,19 +310,19 @@ class Loop:
 
     def _tensors(self, of: int = 0) -> dict[str, Tensor]:
         """The tensors of a checkpoint, by names that no number of ranks changes."""
-        found = {f"module.{name}": tensor for name, tensor in self.task.module.state_dict().items()}
-        found |= {f"average.{name}": tensor for name, tensor in self.average.state.items()}
-        found |= {
+        tensors = {f"module.{name}": tensor for name, tensor in self.task.module.state_dict().items()}
+        tensors |= {f"average.{name}": tensor for name, tensor in self.average.state.items()}
+        tensors |= {
             f"optimizer.{name}": value for name, value in self._optimizer_state().items() if torch.is_tensor(value)
         }
         if self.mode.staged is not None:
-            found |= {f"staged.{name}": tensor for name, tensor in self.mode.staged.state().items()}
-        found |= {"measured": self.measured, "losses": self._losses}
+            tensors |= {f"staged.{name}": tensor for name, tensor in self.mode.staged.state().items()}
+        tensors |= {"measured": self.measured, "losses": self._losses}
         prefix = self._prefix(of or self.ranks.world)
-        return {prefix + name: tensor for name, tensor in found.items()}
+        return {prefix + name: tensor for name, tensor in tensors.items()}
 
     def _optimizer_state(self) -> dict[str, Any]:
-        """By the parameters' names; only those that this rank updates."""
+        """The optimizer's state by parameter names; only of parameters that this rank updates."""
         options = state_dict.StateDictOptions(flatten_optimizer_state_dict=True)
         return state_dict.get_optimizer_state_dict(self.task.module, own_part(self.optimizer), options=options)
 

@@ -1,4 +1,4 @@
-"""How ranks share variables: tf_cnn_benchmarks' modes, each by what PyTorch has for it.
+"""Data-parallel modes: tf_cnn_benchmarks' modes of sharing variables, on PyTorch.
 
 - independent: nothing is shared; each rank trains a network of its own, the ceiling of what ranks can reach.
 - replicated: DistributedDataParallel; all ranks hold all variables and add up their gradients.
@@ -40,7 +40,7 @@ _WARM_UPS = 11  # of DistributedDataParallel: it looks at the clock in its first
 
 
 class Mode:
-    """One way to share variables. Without a process group every way is the plain module.
+    """One way to share variables. Without a process group every mode is the plain module.
 
     Args:
         module: On its device; ``fully_shard`` changes it, the other ways wrap it.
@@ -72,11 +72,11 @@ class Mode:
             # behind a function, since the wrapper takes the hook itself with NCCL only
             wrapper.register_comm_hook(None, lambda group, bucket: bf16_compress_hook(group, bucket))
 
-    def exchange(self, wanted: bool) -> AbstractContextManager[Any]:
-        """The context of a backward computation; gradients are exchanged in it only if that is wanted."""
+    def exchange(self, enabled: bool) -> AbstractContextManager[Any]:
+        """Context of a backward pass; gradients are exchanged in it only if ``enabled``."""
         if isinstance(self._module, FSDPModule):
-            self._module.set_requires_gradient_sync(wanted)
-        elif isinstance(self.forward, DistributedDataParallel) and not wanted:
+            self._module.set_requires_gradient_sync(enabled)
+        elif isinstance(self.forward, DistributedDataParallel) and not enabled:
             return self.forward.no_sync()
         return nullcontext()
 
@@ -101,7 +101,7 @@ def _replicate(module: nn.Module, settings: Settings, device: torch.device) -> D
     its first step the wrapper changes its buckets, and with them the order of sums, unless it has to look for unused parameters: else a
     resumed run would not give the same bits.
     """
-    with _beside(device) if settings.cuda_graphs else nullcontext():
+    with _on_side_stream(device) if settings.cuda_graphs else nullcontext():
         return DistributedDataParallel(
             module,
             device_ids=[device] if device.type == "cuda" else None,
@@ -112,8 +112,8 @@ def _replicate(module: nn.Module, settings: Settings, device: torch.device) -> D
 
 
 @contextmanager
-def _beside(device: torch.device) -> Iterator[None]:
-    """Another stream than the default one, which cannot be captured: the wrapper adds gradients up on the stream that it was made on."""
+def _on_side_stream(device: torch.device) -> Iterator[None]:
+    """Run on a side stream: the default one cannot be captured, and the wrapper adds gradients on the stream it was made on."""
     side, now = torch.cuda.Stream(device), torch.cuda.current_stream(device)
     side.wait_stream(now)
     with torch.cuda.stream(side):
@@ -122,7 +122,7 @@ def _beside(device: torch.device) -> Iterator[None]:
 
 
 def _shard(module: nn.Module, *, whole: bool) -> None:
-    """Give every rank a part of each parameter.
+    """Shard each parameter over all ranks.
 
     Large blocks are gathered one by one, so that this overlaps with computing. ``whole``: all are gathered at once, since what gathers a
     block cannot be compiled, and the network around it then neither.
@@ -135,7 +135,7 @@ def _shard(module: nn.Module, *, whole: bool) -> None:
 
 
 class StagedGradients:
-    """A communication hook: a step gets the gradients of the step before, and its own are exchanged meanwhile.
+    """A communication hook: a step applies the gradients of the previous step while its own are exchanged.
 
     The first step gets zeros. Gradients are kept by parameter, since DistributedDataParallel changes its buckets after
     the first step.
@@ -151,7 +151,7 @@ class StagedGradients:
         self._works: dict[nn.Parameter, distributed.Work] = {}
 
     def swap(self, bucket: distributed.GradBucket) -> torch.futures.Future[Tensor]:
-        """Begin the exchange of a bucket, and answer with what was kept."""
+        """Start the exchange of a bucket, and return the stored gradients of the previous step."""
         buffer, sent = bucket.buffer(), bucket.buffer().div(self._world)
         work = distributed.all_reduce(sent, async_op=True)
         for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
@@ -161,11 +161,11 @@ class StagedGradients:
             mine = sent[start : start + gradient.numel()].view_as(gradient)
             gradient.copy_(self._kept.get(parameter, torch.zeros_like(gradient)))
             self._kept[parameter], self._works[parameter] = mine, work
-        done: torch.futures.Future[Tensor] = torch.futures.Future(
+        future: torch.futures.Future[Tensor] = torch.futures.Future(
             devices=[buffer.device] if buffer.is_cuda else None,
         )
-        done.set_result(buffer)
-        return done
+        future.set_result(buffer)
+        return future
 
     def state(self) -> dict[str, Tensor]:
         """The gradients that the next step gets, by the parameters' names."""

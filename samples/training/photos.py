@@ -1,4 +1,4 @@
-"""A photo's bytes to its pixels, and what is done with those that do not decode."""
+"""Decode photos to pixels, and handle those that do not decode."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _kept = threading.local()
 
 
 class Record(Protocol):
-    """A photo of the set, as `pytrtplugins.mlops.shards.Example` is."""
+    """Interface of a record, such as `pytrtplugins.mlops.shards.Example`."""
 
     key: str
     image: bytes
@@ -36,12 +36,12 @@ class Record(Protocol):
 
 
 class Records(Protocol):
-    """The set, as `pytrtplugins.mlops.shards.Shards` is: any photo at any time, from any thread."""
+    """Interface of a set, such as `pytrtplugins.mlops.shards.Shards`: random access from any thread."""
 
     def __len__(self) -> int: ...
 
     def read(self, number: int) -> Any:
-        """A `Record`."""
+        """Read a `Record`."""
 
 
 def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
@@ -78,14 +78,14 @@ def decode(image: bytes, key: str, side: int) -> Pixels:
 
 
 def _memory(size: int) -> Pixels:
-    """Memory of this thread. New memory for each photo would cost page faults, which the threads of a process wait for in turn."""
+    """A buffer of this thread, which is reused: new memory would cost page faults, which serialize threads."""
     if getattr(_kept, "memory", None) is None or len(_kept.memory) < size:
         _kept.memory = np.empty(size, np.uint8)
     return _kept.memory[:size]
 
 
 def shrink(planes: Tensor, side: int) -> Tensor:
-    """Photos of one size that fit into a square; on the CPU by the filter of Pillow's BICUBIC, within 1.
+    """Shrink photos of one size to fit into a square; on the CPU equal to Pillow's BICUBIC within 1.
 
     Args:
         planes: (N, 3, height, width) uint8, on any device.
@@ -122,7 +122,7 @@ class Photos:
         return self.sampler.indices(step).tolist()
 
     def decode(self, step: int, row: int, record: Any) -> tuple[Any, Pixels]:
-        """The pixels of a row; with ``skip_bad`` of the first photo from there on that decodes, and its record.
+        """Decode a row's photo; with ``skip_bad``, the first one from there on that decodes, with its record.
 
         Raises:
             ImageError: The photo does not decode; or, with ``skip_bad``, none of many does.
@@ -130,7 +130,7 @@ class Photos:
         return self.first_good(record, lambda tries: self.sampler.after(step, row, tries))
 
     def first_good(self, record: Any, number_of: Callable[[int], int]) -> tuple[Any, Pixels]:
-        """The first that decodes: the record given, or one of those behind it, whose numbers a function says.
+        """The first photo that decodes: the given record, or one of the next, whose numbers ``number_of`` returns.
 
         Raises:
             ImageError: as for :meth:`decode`.
@@ -151,7 +151,7 @@ class Photos:
         raise ImageError(f"{MOST_TRIES} photos, one behind the other, do not decode. The last: {self.skipped[number]}")
 
     def _named(self, number: int, key: str, error: ImageError) -> ImageError:
-        """The error with the place of the photo, where the set knows it."""
+        """The error with the path of the photo, if the set knows it."""
         place, path = f"photo {number:,} of the set", Path(key)
         if locate := getattr(self.data, "locate", None):
             path, offset, size = locate(number)

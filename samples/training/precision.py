@@ -1,4 +1,4 @@
-"""The arithmetic of a step: autocast, the loss scale of FP16, TF32, and what is reproducible bit by bit."""
+"""Arithmetic of a step: autocast, loss scale of FP16, TF32, and determinism."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Precision", "make_deterministic"]
 
 
 class Precision:
-    """How the network computes; parameters and the optimizer's state keep their own type.
+    """The precision in which the network computes; parameters and optimizer state keep their own type.
 
     Args:
         settings: ``precision`` fp32 means the parameters' own type, which tests make float64.

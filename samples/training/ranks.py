@@ -1,4 +1,4 @@
-"""The processes of a run: who they are, how they start, and what they agree on."""
+"""The processes of a run: their ranks, how they start, and reductions over all ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALGORITHMS = {"nccl/ring": "Ring", "nccl/tree": "Tree"}
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those of a run.
+    """This process's rank in a run.
 
     Fields:
         rank: Its number.
@@ -77,7 +77,7 @@ class Ranks:
 
 @dataclass(frozen=True)
 class Job:
-    """What several ranks run, and how many there are.
+    """A program for several ranks, and their number.
 
     Fields:
         program: Path of a script whose ``main(arguments, signals)`` gives an exit status.
@@ -133,7 +133,7 @@ def is_launched() -> bool:
 
 
 def is_restarted() -> bool:
-    """Whether torchrun started the ranks again, after one of them died."""
+    """Whether torchrun restarted the ranks after one of them died."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 

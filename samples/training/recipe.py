@@ -1,4 +1,4 @@
-"""The numbers that decide how a run turns out, in one frozen record; each task adds its own."""
+"""Hyperparameters of a run, in one frozen record; each task adds its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from pytrtplugins.errors import UsageError
-from pytrtplugins.utils.numbers import SHARE, Real, Several, Whole
+from pytrtplugins.utils.numbers import SHARE, FloatRange, IntList, IntRange
 
 if TYPE_CHECKING:
     from typing import Self
@@ -14,35 +14,39 @@ if TYPE_CHECKING:
 __all__ = ["Recipe", "add_recipe", "option"]
 
 
-def option(default: Any, limits: Whole | Real | Several, text: str) -> Any:
+def option(default: Any, limits: IntRange | FloatRange | IntList, text: str) -> Any:
     """A field of a recipe, which becomes an option of the command line."""
     return field(default=default, metadata={"help": text, "limits": limits})
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is trained and how; two runs with equal recipes and equal data follow the same schedule.
+    """Hyperparameters of a run; two runs with equal recipes and data follow the same schedule.
 
     The schedule is counted in steps and never in seconds, so a run that is stopped and resumed ends where an
     uninterrupted one ends.
     """
 
-    steps: int = option(90_000, Whole(1, 100_000_000), "optimizer steps of the whole schedule")
-    batch: int = option(64, Whole(1, 65_536), "images a step, of all ranks together")
-    learning_rate: float = option(2e-3, Real(1e-9, 100), "peak; warmed up over the first 3 %%, then a cosine to 1 %%")
-    weight_decay: float = option(0.0, Real(0, 100), "decay of weights (not of biases and norms)")
+    steps: int = option(90_000, IntRange(1, 100_000_000), "optimizer steps of the whole schedule")
+    batch: int = option(64, IntRange(1, 65_536), "images a step, of all ranks together")
+    learning_rate: float = option(
+        2e-3, FloatRange(1e-9, 100), "peak; warmed up over the first 3 %%, then a cosine to 1 %%"
+    )
+    weight_decay: float = option(0.0, FloatRange(0, 100), "decay of weights (not of biases and norms)")
     ema: float = option(0.9995, SHARE, "decay of the averaged weights, which are evaluated and exported")
     smoothing: float = option(0.0, SHARE, "label smoothing of the class loss")
-    seed: int = option(0, Whole(0, (1 << 32) - 1), "of weights, augmentation and sampling; step n draws from (seed, n)")
+    seed: int = option(
+        0, IntRange(0, (1 << 32) - 1), "of weights, augmentation and sampling; step n draws from (seed, n)"
+    )
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The recipe that a checkpoint or the command line holds; lists become tuples."""
-        known = {f.name for f in fields(cls)}
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known})
+        """Build the recipe from a checkpoint's or command line's values; lists become tuples."""
+        names = {f.name for f in fields(cls)}
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in names})
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, fit for a checkpoint that is read without unpickling objects."""
+        """Plain values, for a checkpoint that is read without unpickling objects."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
     def check(self, ranks: int, accumulate: int) -> None:
@@ -60,13 +64,13 @@ class Recipe:
 
 def add_recipe(group: Any, recipe: type[Recipe]) -> None:
     """Add an option for each field of a recipe to a group of a parser."""
-    for each in fields(recipe):
-        many = isinstance(each.default, tuple)
-        shown = ",".join(map(str, each.default)) if many else each.default
+    for item in fields(recipe):
+        many = isinstance(item.default, tuple)
+        shown = ",".join(map(str, item.default)) if many else item.default
         group.add_argument(
-            f"--{each.name.replace('_', '-')}",
-            type=each.metadata["limits"],
-            default=each.default,
+            f"--{item.name.replace('_', '-')}",
+            type=item.metadata["limits"],
+            default=item.default,
             metavar="N,N,..." if many else "N",
-            help=f"{each.metadata['help']} ({shown})",
+            help=f"{item.metadata['help']} ({shown})",
         )

@@ -25,7 +25,7 @@ _PART = 256  # photos that are copied at a time
 
 
 class Resident(Loader):
-    """All photos on the device from the start; ``pool`` has them. See `Loader`.
+    """Loader with all photos on the device from the start, in ``pool``. See `Loader`.
 
     Raises:
         UnavailableError: The device has too little memory for them.
@@ -42,8 +42,8 @@ class Resident(Loader):
         storage = torch.empty((rows, 3), dtype=torch.uint8, device=self.device)
         self._all = self._load(storage[: count * side**2].view(count, side, side, 3))
         clock.lap()  # of loading, which is no part of any step
-        found = self._all
-        self.pool = replace(as_pool(found.pixels, found.size, found.boxes, found.valid), storage=storage)
+        photos = self._all
+        self.pool = replace(as_pool(photos.pixels, photos.size, photos.boxes, photos.valid), storage=storage)
 
     def _check_memory(self, needed: int) -> None:
         if self.device.type != "cuda":
@@ -87,15 +87,15 @@ class Resident(Loader):
         if self.photos.skipped:
             rows = np.array([self._good(step, row) for row in range(len(rows))])
         with self.clock.stage("staging", len(rows)):
-            index, found = torch.from_numpy(rows), self._all
+            index, photos = torch.from_numpy(rows), self._all
             if self.device.type == "cuda":
                 index = index.pin_memory().to(self.device, non_blocking=True)  # the host does not wait for it
-            pixels = found.pixels.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
-            rest = (tensor[index] for tensor in (found.size, found.boxes, found.valid))
-            return Batch(step, pixels, *rest, tuple(found.keys[row] for row in rows.tolist()))
+            pixels = photos.pixels.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
+            rest = (tensor[index] for tensor in (photos.size, photos.boxes, photos.valid))
+            return Batch(step, pixels, *rest, tuple(photos.keys[row] for row in rows.tolist()))
 
     def _good(self, step: int, row: int) -> int:
-        """The number of a row's photo, or of the first behind it that decodes."""
+        """The number of a row's photo, or of the next one that decodes."""
         tries = 0
         while (number := self.photos.sampler.after(step, row, tries)) in self.photos.skipped:
             tries += 1

@@ -1,4 +1,4 @@
-"""A training run: data, engine and task put together, its lines, and its results. What is trained is a subclass's matter."""
+"""A training run: data, loop and task together, log lines and results. Subclasses define what is trained."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def train(kind: type[Run], options: argparse.Namespace, signals: Sequence[int] |
     ranks = join(options.device, settings)
     torch.backends.cudnn.benchmark = True
     try:
-        with ExitStack() as held:
-            kind(options, settings, ranks, held).finish(signals)
+        with ExitStack() as stack:
+            kind(options, settings, ranks, stack).finish(signals)
     finally:
         ranks.leave()
 
 
 def check_unused(options: argparse.Namespace) -> None:
-    """Refuse to begin a run where one is, or where none can be, before any rank starts.
+    """Refuse a folder that already has a run, or cannot have one, before any rank starts.
 
     Raises:
         UsageError: there are checkpoints, and no ``--resume``; or a file is in the place of the folder, or another run writes there now.
@@ -61,8 +61,8 @@ def check_unused(options: argparse.Namespace) -> None:
     check_folder(options.out)
     check_unlocked(options.out)
     folder = options.out / "checkpoints"
-    if not options.resume and (found := complete(folder)):
-        raise _taken(folder, step_of(found[0]))
+    if not options.resume and (checkpoints := complete(folder)):
+        raise _in_use_error(folder, step_of(checkpoints[0]))
 
 
 def check_folder(path: Path) -> None:
@@ -78,7 +78,7 @@ def check_folder(path: Path) -> None:
         )
 
 
-def _taken(folder: Path, step: int) -> UsageError:
+def _in_use_error(folder: Path, step: int) -> UsageError:
     return UsageError(
         f"{folder}: a run of {step} steps is there.\nDo: add --resume to continue it, or give another --output"
     )
@@ -101,7 +101,7 @@ class Run(ABC):
     results: str
     """Files of a run that has ended, in words."""
 
-    def __init__(self, options: argparse.Namespace, settings: Settings, ranks: Ranks, held: ExitStack) -> None:
+    def __init__(self, options: argparse.Namespace, settings: Settings, ranks: Ranks, stack: ExitStack) -> None:
         begin = time.monotonic()
         check_folder(options.out)
         self.options, self.settings, self.ranks = options, settings, ranks
@@ -110,7 +110,7 @@ class Run(ABC):
         data = self.open()
         self.data, self.held_back = split(data, options.hold_back)
         self.prepare()
-        held.enter_context(locked_run(options.out, ranks))
+        stack.enter_context(locked_run(options.out, ranks))
         if self.held_back is not None and ranks.is_first:
             self.load_held_back(self.held_back)
         self.checkpoints = Checkpoints(options.out / "checkpoints", ranks)
@@ -147,11 +147,11 @@ class Run(ABC):
 
     @abstractmethod
     def load_held_back(self, photos: Records) -> None:
-        """Get ready to measure on these photos, on the first rank."""
+        """Prepare measurements on these photos, on the first rank."""
 
     @abstractmethod
     def make_task(self) -> Task:
-        """What the loop trains, with its first weights."""
+        """Make the task with its initial weights."""
 
     @abstractmethod
     def stored_side(self) -> int:
@@ -170,12 +170,12 @@ class Run(ABC):
         return ()
 
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint depends on besides the recipe and the photos."""
+        """What a checkpoint depends on besides recipe and photos."""
         return {}
 
     @abstractmethod
     def measure(self, average: dict[str, Tensor]) -> tuple[dict[str, float], str]:
-        """Figures of these weights on the held-back photos, for the log, and as a line."""
+        """Figures of these weights on the held-out photos, for the log, and as a line."""
 
     @abstractmethod
     def write(self, average: dict[str, Tensor]) -> None:
@@ -185,12 +185,12 @@ class Run(ABC):
 
     def _newest_checkpoint(self) -> tuple[Path, dict[str, Any]] | None:
         """The checkpoint to continue from, and its facts."""
-        found = self.checkpoints.newest(lambda facts: _check_facts(facts, ("recipe", "rows", *self._identity())))
-        if found is None or self.options.resume or is_restarted():
-            if found is not None:
-                self._compare(*found)
-            return found
-        raise _taken(self.checkpoints.folder, found[1]["step"])
+        newest = self.checkpoints.newest(lambda facts: _check_facts(facts, ("recipe", "rows", *self._identity())))
+        if newest is None or self.options.resume or is_restarted():
+            if newest is not None:
+                self._compare(*newest)
+            return newest
+        raise _in_use_error(self.checkpoints.folder, newest[1]["step"])
 
     def _compare(self, path: Path, facts: dict[str, Any]) -> None:
         theirs, ours = self.recipes.from_dict(facts["recipe"]).to_dict(), self.recipe.to_dict()
@@ -262,6 +262,7 @@ class Run(ABC):
             self.loop.release()
 
     def _finish(self, signals: Sequence[int]) -> None:
+        """Run the loop to its end, then write the last checkpoint and the results."""
         steps = self.recipe.steps
         try:
             with self.loader:
@@ -307,10 +308,11 @@ class Run(ABC):
     # --- while it runs -----------------------------------------------------------------------------------------------------
 
     def _save(self) -> None:
+        """Write a checkpoint."""
         self.loop.save(self.checkpoints, {"recipe": self.recipe.to_dict(), "rows": self.rows, **self._identity()})
 
     def _look(self) -> None:
-        """Print a line at times, and measure the held-back photos; all ranks come here after the same steps."""
+        """Print a line now and then, and measure the held-out photos; all ranks call it after the same steps."""
         step, steps = self.loop.step, self.recipe.steps
         measure = max(1, steps // self.options.evaluations)
         due = self.options.hold_back > 0 and (step % measure == 0 or step == steps)
@@ -321,7 +323,7 @@ class Run(ABC):
                 self._report(figures, average)
 
     def _report(self, figures: Sequence[float], average: dict[str, Tensor] | None) -> None:
-        """A line, and a row of the log; with the averaged weights, also what they find in the held-back photos."""
+        """Print a line and add a row to the log; with averaged weights, also their figures on held-out photos."""
         loop, recipe, lap = self.loop, self.recipe, self.loader.clock.lap()
         speed = recipe.batch / lap.step_time if lap.seconds else 0.0
         row = {
@@ -360,7 +362,7 @@ class Run(ABC):
 
 
 def _check_facts(facts: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Require what a run writes into a checkpoint besides tensors.
+    """Check the values of a checkpoint other than tensors.
 
     Raises:
         FormatError: it lacks one of the names; or its recipe or its rows are something else.
@@ -368,8 +370,8 @@ def _check_facts(facts: Mapping[str, Any], names: Sequence[str]) -> None:
     if lacking := [name for name in names if name not in facts]:
         raise FormatError(f"it lacks {', '.join(lacking)}")
     rows = facts["rows"]
-    whole = isinstance(rows, list) and all(isinstance(row, dict) and "step" in row for row in rows)
-    if not whole or not all(type(value) in (int, float) for row in rows for value in row.values()):
+    is_list = isinstance(rows, list) and all(isinstance(row, dict) and "step" in row for row in rows)
+    if not is_list or not all(type(value) in (int, float) for row in rows for value in row.values()):
         raise FormatError("its rows are not those of a log")
     if not isinstance(facts["recipe"], dict):
         raise FormatError("its recipe is none")

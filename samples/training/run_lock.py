@@ -1,4 +1,4 @@
-"""The lock of a run's folder: two runs that write the same files would both end well, with the results of one of them."""
+"""The lock of a run's folder: otherwise two runs could write the same files, and both would appear to succeed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEASE_S = 120.0  # after which a file server frees the locks of a machine that 
 
 @contextmanager
 def locked_run(out: Path, ranks: Ranks) -> Iterator[None]:
-    """Hold the lock of a run's folder; rank 0 holds it for all ranks, which must all enter.
+    """Hold the lock of a run's folder; rank 0 holds it for all ranks, which must all enter the block.
 
     The operating system frees the lock when the process ends, however it ends. Where the file system has no locks, none is held.
 
@@ -54,7 +54,7 @@ def locked_run(out: Path, ranks: Ranks) -> Iterator[None]:
 
 
 def check_unlocked(out: Path) -> None:
-    """Refuse a folder that a run holds, before any rank starts.
+    """Refuse a folder that another run has locked, before any rank starts.
 
     Raises:
         UsageError: a run holds its lock.
@@ -65,7 +65,7 @@ def check_unlocked(out: Path) -> None:
 
 
 def _lock(out: Path, patience: float) -> int:
-    """A descriptor of the lock file, locked; nobody writes through a link in its place."""
+    """The descriptor of the locked lock file, which must not be a link."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         handle = os.open(out / _LOCK, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)

@@ -1,4 +1,4 @@
-"""Which photos a step gets: a pure function of the seed and the step, so that resuming needs no state of a loader."""
+"""Photos of each step, as a pure function of seed and step, so that resuming needs no loader state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytrtplugins.errors import NoDataError, UsageError
-from pytrtplugins.utils.numbers import check_whole
+from pytrtplugins.utils.numbers import check_int
 
 __all__ = ["StepSampler"]
 
@@ -18,7 +18,7 @@ Indices = npt.NDArray[np.int64]
 
 
 class StepSampler:
-    """Draws each photo once an epoch, in an order that differs from epoch to epoch.
+    """Draws each photo once per epoch, in an order that differs between epochs.
 
     The photos of all steps form one endless row: epoch after epoch, each a permutation of its own. Step n gets the next ``batch`` of
     that row, so a batch may end one epoch and begin another. Ranks share a step's photos in equal parts: whichever number of ranks
@@ -42,11 +42,11 @@ class StepSampler:
     def __init__(self, length: int, batch: int, *, seed: int, rank: int = 0, world: int = 1) -> None:
         if not length:
             raise NoDataError("training data: there are no photos.\nDo: give a set of one photo or more")
-        self.length = check_whole("photos", length, 1, _MOST)
-        self.batch = check_whole("batch", batch, 1, 1 << 24)
-        self.seed = check_whole("seed", seed, 0, (1 << 64) - 1)
-        self.world = check_whole("ranks", world, 1, 1 << 20)
-        self.rank = check_whole("rank", rank, 0, self.world - 1)
+        self.length = check_int("photos", length, 1, _MOST)
+        self.batch = check_int("batch", batch, 1, 1 << 24)
+        self.seed = check_int("seed", seed, 0, (1 << 64) - 1)
+        self.world = check_int("ranks", world, 1, 1 << 20)
+        self.rank = check_int("rank", rank, 0, self.world - 1)
         if batch % world:
             raise UsageError(
                 f"a batch of {batch} photos cannot be shared equally by {world} ranks.\n"
@@ -58,7 +58,7 @@ class StepSampler:
         self._order = lru_cache(maxsize=2)(self._permute)  # the end of an epoch and the beginning of the next
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What a worker process makes its own of."""
+        """Pickle the sampler for worker processes."""
         return partial(StepSampler, seed=self.seed, rank=self.rank, world=self.world), (self.length, self.batch)
 
     def indices(self, step: int) -> Indices:
@@ -66,12 +66,12 @@ class StepSampler:
         return self._photos(self._first(step) + np.arange(self.share))
 
     def after(self, step: int, row: int, tries: int) -> int:
-        """The photo ``tries`` places behind that of a row of :meth:`indices`; behind the last of an epoch comes its first."""
+        """The photo ``tries`` positions after that of a row of :meth:`indices`, wrapping around at the end of the epoch."""
         epoch, place = divmod(self._first(step) + row, self.length)
         return int(self._photos(np.array([epoch * self.length + (place + tries) % self.length]))[0])
 
     def _first(self, step: int) -> int:
-        return check_whole("step", step, 0, _MOST) * self.batch + self.rank * self.share
+        return check_int("step", step, 0, _MOST) * self.batch + self.rank * self.share
 
     def _photos(self, places: Indices) -> Indices:
         epochs, within = np.divmod(places, self.length)

@@ -1,4 +1,4 @@
-"""Checks of files that ``torch.save`` wrote, before ``torch.load`` reads them: no code is run, and memory is bounded by the file."""
+"""Check files of ``torch.save`` before ``torch.load`` reads them: no code is executed, and memory is bounded by the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GLOBALS = {"torch._utils _rebuild_tensor_v2", "collections OrderedDict", *(f"to
 
 
 def load_saved(path: Path) -> Any:
-    """Read a file of ``torch.save`` that has plain tensors, numbers, texts, lists and dicts; tensors on the CPU.
+    """Read a file of ``torch.save`` with plain tensors, numbers, texts, lists and dicts; tensors go to the CPU.
 
     Raises:
         FormatError: it is cut or damaged, or has anything else.
@@ -33,11 +33,11 @@ def load_saved(path: Path) -> Any:
         try:
             return torch.load(file, map_location="cpu", weights_only=True)
         except Exception as error:  # each reader of its parts has its own
-            raise _damaged(path, f"{error}".split("\n")[0]) from error
+            raise _damaged_error(path, f"{error}".split("\n")[0]) from error
 
 
 def check_saved(file: IO[bytes], path: str | Path) -> None:
-    """Look at a file of ``torch.save``, and set it back to its beginning.
+    """Check a file of ``torch.save``, and rewind it.
 
     Args:
         file: Its bytes, all of them.
@@ -53,28 +53,28 @@ def check_saved(file: IO[bytes], path: str | Path) -> None:
             entries = archive.infolist()
             pickles = [entry for entry in entries if entry.filename.endswith("/data.pkl")]
             if any(entry.compress_type or entry.file_size != entry.compress_size for entry in entries):
-                raise _damaged(path, "its parts are compressed")
+                raise _damaged_error(path, "its parts are compressed")
             if sum(entry.file_size for entry in entries) > length:
-                raise _damaged(path, "its parts are larger than the file")
+                raise _damaged_error(path, "its parts are larger than the file")
             if len(pickles) != 1 or pickles[0].file_size > _MAX_PICKLE:
-                raise _damaged(path, "it has no description of its tensors, or a too long one")
+                raise _damaged_error(path, "it has no description of its tensors, or a too long one")
             _check_pickle(archive.read(pickles[0]), path)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OSError, EOFError) as error:
         if isinstance(error, FormatError):
             raise
-        raise _damaged(path, f"{error}") from error
+        raise _damaged_error(path, f"{error}") from error
     file.seek(0)
 
 
 def _check_pickle(data: bytes, path: str | Path) -> None:
-    """Require that a pickle names nothing but what tensors are made of; it is read, and not executed."""
+    """Require that a pickle names only what tensors consist of; it is parsed, and not executed."""
     for operation, argument, _ in pickletools.genops(data):
         if operation.name == "GLOBAL":
             if argument not in _GLOBALS:
-                raise _damaged(path, f"it names {argument!r}, which is no tensor")
+                raise _damaged_error(path, f"it names {argument!r}, which is no tensor")
         elif operation.name in ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4", "PERSID"):
-            raise _damaged(path, f"it has the operation {operation.name} of pickle, which no tensor needs")
+            raise _damaged_error(path, f"it has the operation {operation.name} of pickle, which no tensor needs")
 
 
-def _damaged(path: str | Path, reason: str) -> FormatError:
+def _damaged_error(path: str | Path, reason: str) -> FormatError:
     return FormatError(f"{path}: not a file of tensors, or damaged: {reason.strip().rstrip('.')}.", path=Path(path))

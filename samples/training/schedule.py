@@ -17,7 +17,7 @@ _RAMP_STEPS = 1000  # in which the average slows down to its decay
 
 @dataclass(frozen=True)
 class Schedule:
-    """Warm-up, then a cosine; counted in steps and never in seconds, so that a resumed run follows it.
+    """Warm-up, then a cosine; counted in steps, so that a resumed run follows it.
 
     Fields:
         steps: Length.
@@ -37,13 +37,13 @@ class Schedule:
 
     def rate(self, step: int) -> float:
         """The learning rate of a step."""
-        done = self.progress(step)
-        cosine = self.least + (1 - self.least) * (1 + math.cos(math.pi * done)) / 2
-        return self.peak * min(1.0, (done + 1e-6) / self.warm_up) * cosine
+        progress = self.progress(step)
+        cosine = self.least + (1 - self.least) * (1 + math.cos(math.pi * progress)) / 2
+        return self.peak * min(1.0, (progress + 1e-6) / self.warm_up) * cosine
 
 
 class Average:
-    """Moving average of a network's weights and statistics; of each rank's part where they are sharded.
+    """Moving average of a network's weights and statistics; of each rank's shard if they are sharded.
 
     Args:
         network: In its final form: sharded, and on its device.

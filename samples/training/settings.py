@@ -1,4 +1,4 @@
-"""How a run computes: precision, layout, compiler, and how ranks share variables. What it computes is the recipe's matter."""
+"""Settings of a run's computation: precision, layout, compiler, data parallelism. Hyperparameters are in the recipe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from pytrtplugins.errors import UsageError
-from pytrtplugins.utils.numbers import Whole
+from pytrtplugins.utils.numbers import IntRange
 
 __all__ = ["ALL_REDUCES", "PRECISIONS", "VARIABLE_UPDATES", "Settings", "add_settings"]
 
@@ -24,7 +24,7 @@ HOOKED = ("replicated", "distributed_replicated")  # modes of DistributedDataPar
 
 @dataclass(frozen=True)
 class Settings:
-    """How a run computes. The names are those of tf_cnn_benchmarks' flags, where it has one.
+    """Settings of a run's computation, named like tf_cnn_benchmarks' flags if it has one.
 
     Fields:
         precision: fp32, tf32, bf16 or fp16; parameters and the optimizer stay in the module's own type.
@@ -54,12 +54,12 @@ class Settings:
 
     @classmethod
     def from_options(cls, options: argparse.Namespace, device: str) -> Settings:
-        """The settings of a command line; precision and compiler depend on the device where nothing is given."""
-        given = {f.name: getattr(options, f.name) for f in fields(cls)}
-        given["precision"] = given["precision"] or ("bf16" if device == "cuda" else "fp32")
-        if given["compile"] is None:
-            given["compile"] = device == "cuda" and not given["deterministic"]
-        return cls(**given)
+        """The settings of a command line; defaults of precision and compiler depend on the device."""
+        values = {f.name: getattr(options, f.name) for f in fields(cls)}
+        values["precision"] = values["precision"] or ("bf16" if device == "cuda" else "fp32")
+        if values["compile"] is None:
+            values["compile"] = device == "cuda" and not values["deterministic"]
+        return cls(**values)
 
     @property
     def memory_format(self) -> torch.memory_format:
@@ -97,7 +97,7 @@ class Settings:
         if self.cuda_graphs and cpu:
             yield "--cuda_graphs: there is nothing to capture without a GPU.\nDo: leave it out, or give --device cuda"
         if self.cuda_graphs and (world > 1 or joined):
-            for option, given in (
+            for option, is_set in (
                 (mode, update not in CAPTURED),
                 ("--staged_vars", self.staged_vars),
                 (f"--all_reduce_spec {reduce}", reduce == "gloo"),
@@ -105,21 +105,21 @@ class Settings:
                 (f"--accumulate {self.accumulate}", self.accumulate > 1),
                 ("--deterministic", self.deterministic),
             ):
-                if given:
+                if is_set:
                     yield (
                         f"--cuda_graphs with {option} in a process group of {world}: what ranks exchange is not captured so.\n"
                         "Do: leave one of the two out"
                     )
-        for option, given in (
+        for option, is_set in (
             ("--staged_vars", self.staged_vars),
             ("--compact_gradient_transfer", self.compact_gradient_transfer),
         ):
-            if given and update not in HOOKED:
+            if is_set and update not in HOOKED:
                 yield (
                     f"{option} with {mode}: a hook of DistributedDataParallel, which this mode does not use.\n"
                     f"Do: give --variable_update {' or '.join(HOOKED)}"
                 )
-            if given and not joined:
+            if is_set and not joined:
                 yield (
                     f"{option} in one process without torchrun: no gradients are exchanged.\n"
                     "Do: give --gpus 1 or more, or leave it out"
@@ -161,5 +161,10 @@ def add_settings(parser: Any) -> None:
     add("--compact_gradient_transfer", action="store_true", help="exchange gradients as BF16, half as many bytes")
     add("--all_reduce_spec", choices=ALL_REDUCES, default="auto", help="library and algorithm of exchanges")
     add("--sync_bn", action="store_true", help="batch norm uses the statistics of all ranks")
-    add("--accumulate", type=Whole(1, 1024), default=1, help="parts of a rank's batch before one update (%(default)s)")
+    add(
+        "--accumulate",
+        type=IntRange(1, 1024),
+        default=1,
+        help="parts of a rank's batch before one update (%(default)s)",
+    )
     add("--deterministic", action="store_true", help="use only operations that give the same bits each time")

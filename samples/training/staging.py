@@ -1,4 +1,4 @@
-"""Host memory of a batch, and its copy to the device beside the steps."""
+"""Host memory of a batch, and its asynchronous copy to the device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Copies", "Rows", "Slot", "Staged"]
 
 
 class Slot:
-    """Host memory of one batch; page-locked for a GPU, so that copies need no help of the CPU.
+    """Host memory of one batch; page-locked for a GPU, so that copies are asynchronous.
 
     Args:
         photos: Rows.
@@ -41,12 +41,12 @@ class Slot:
         )
 
     def rows(self) -> Rows:
-        """Its memory, to be written into from any thread."""
+        """The slot's memory as arrays, writable from any thread."""
         return Rows(self.pixels.numpy(), self.size.numpy(), self.boxes.numpy(), self.valid.numpy(), self.keys)
 
 
 class Rows(NamedTuple):
-    """The memory of a slot as arrays, into which photos are written row by row. PyTorch would let go of Python's lock in each call."""
+    """The memory of a slot as NumPy arrays, written row by row; PyTorch would release the GIL in each call."""
 
     pixels: Pixels
     size: npt.NDArray[np.float32]
@@ -55,7 +55,7 @@ class Rows(NamedTuple):
     keys: list[str]
 
     def put(self, row: int, key: str, pixels: Pixels, boxes: npt.NDArray[np.float32]) -> None:
-        """Write a photo and its boxes into a row; grey goes around it."""
+        """Write a photo and its boxes into a row; the rest of the square is grey."""
         memory, (height, width) = self.pixels[row], pixels.shape[:2]
         memory[:height, :width] = pixels
         if height < len(memory):
@@ -76,7 +76,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Staged:
-    """A batch on its way to the device."""
+    """A batch that is being copied to the device."""
 
     batch: Batch
     copied: Any  # an event of CUDA; None on the CPU
@@ -93,7 +93,7 @@ class Staged:
 
 
 class Copies:
-    """Copies slots to a device, on a stream of its own."""
+    """Copies slots to a device, on its own stream."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -113,8 +113,8 @@ class Copies:
             wait: Wait in this thread until the slot can be filled again; the device's other work goes on.
         """
         with self.stream():
-            pixels = self._copied(slot.pixels) if pixels is None else pixels
-            rest = [self._copied(tensor) for tensor in (slot.size, slot.boxes, slot.valid)]
+            pixels = self._copy(slot.pixels) if pixels is None else pixels
+            rest = [self._copy(tensor) for tensor in (slot.size, slot.boxes, slot.valid)]
             event = None
             if self._stream is not None:
                 event = torch.cuda.Event(blocking=True)
@@ -123,5 +123,5 @@ class Copies:
                     event.synchronize()
         return Staged(Batch(step, pixels.permute(0, 3, 1, 2), *rest, tuple(slot.keys)), event)
 
-    def _copied(self, tensor: Tensor) -> Tensor:
+    def _copy(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device, non_blocking=True, copy=True)

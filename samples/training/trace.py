@@ -1,4 +1,4 @@
-"""What the stage clock counted, as a trace for a browser and as a figure."""
+"""Write the stage clock's counts as a trace for a browser and as a figure."""
 
 from __future__ import annotations
 

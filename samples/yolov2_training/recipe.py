@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytrtplugins.errors import UsageError
-from pytrtplugins.utils.numbers import SHARE, Real, Several, Whole
+from pytrtplugins.utils.numbers import SHARE, FloatRange, IntList, IntRange
 from pytrtplugins.utils.override import override
 from training import recipe
 from training.recipe import option
@@ -19,7 +19,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 """Widths by the network's name: those of the recipe, and those of darknet's yolov2-voc.cfg."""
 
-_FILTERS = Whole(1, 8192)
+_FILTERS = IntRange(1, 8192)
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,14 @@ class Recipe(recipe.Recipe):
     """The recipe of `training.recipe`, with what is YOLOv2's; the shipped network's numbers are the defaults."""
 
     sizes: tuple[int, ...] = option(
-        (416,), Several(Whole(32, 4096)), "input sizes in pixels, one drawn a step; multiples of 32"
+        (416,), IntList(IntRange(32, 4096)), "input sizes in pixels, one drawn a step; multiples of 32"
     )
     learning_rate: float = option(
-        2e-3, Real(1e-9, 10), "AdamW's peak; warmed up over the first 3 %%, then a cosine to 1 %%"
+        2e-3, FloatRange(1e-9, 10), "AdamW's peak; warmed up over the first 3 %%, then a cosine to 1 %%"
     )
-    weight_decay: float = option(0.25, Real(0, 100), "AdamW's decay of convolution weights (not of biases and norms)")
+    weight_decay: float = option(
+        0.25, FloatRange(0, 100), "AdamW's decay of convolution weights (not of biases and norms)"
+    )
     mosaic: float = option(0.75, SHARE, "share of images glued from four images")
     mixup: float = option(0.4, SHARE, "share of images blended with a second one")
     close: float = option(0.85, SHARE, "share of the schedule after which mosaics and blending stop")
@@ -44,18 +46,18 @@ class Recipe(recipe.Recipe):
     balance_boxes: float = option(
         0.0, SHARE, "the same for boxes: 1 draws the more photos of a class the fewer boxes it has in all"
     )
-    negative: float = option(0.0, Real(0, 0.9), "share of images whose light and dark are exchanged")
+    negative: float = option(0.0, FloatRange(0, 0.9), "share of images whose light and dark are exchanged")
     imitation: float = option(
-        2.0, Real(0, 1_000_000), "weight of the loss towards a teacher's features, where there is one"
+        2.0, FloatRange(0, 1_000_000), "weight of the loss towards a teacher's features, where there is one"
     )
     stages: tuple[int, ...] = option(
-        (16, 32, 64, 128, 192, 256), Several(_FILTERS, 6, 6), "filters of the six trunk stages"
+        (16, 32, 64, 128, 192, 256), IntList(_FILTERS, 6, 6), "filters of the six trunk stages"
     )
     head: int = option(208, _FILTERS, "filters of the head's 3x3 convolutions")
     passthrough: int = option(32, _FILTERS, "filters of the 1x1 convolution before reorg")
     boxes: int = option(
         0,
-        Whole(0, 10_000),
+        IntRange(0, 10_000),
         "boxes of a photo that are learned, the largest; 0: as many as 99.9 %% of the photos have at most",
     )
 

@@ -10,7 +10,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.check import formats
 from pytrtplugins.check.cases import Case
-from pytrtplugins.check.formats import accepted, other_formats
+from pytrtplugins.check.formats import accepted_cases, other_formats
 from pytrtplugins.cuda import CudaKernel
 from pytrtplugins.errors import UsageError
 from pytrtplugins.tensor import PLUGIN_DTYPES, DType, check_rank
@@ -253,7 +253,7 @@ def test_a_question_that_raises_is_no_acceptance():
         return descs[position].dtype == descs[0].dtype
 
     case = Case(broken(supports_format=supports_format)(), ((2, 3),), (DType.FLOAT32,))
-    assert DType.INT32 not in {one.dtypes[0] for one in accepted(case)}
+    assert DType.INT32 not in {one.dtypes[0] for one in accepted_cases(case)}
 
 
 class Rectified(Copy):

@@ -9,7 +9,7 @@ from pytrtplugins.check.cases import Case
 from pytrtplugins.check.rules import batch, symbolic_dims
 from pytrtplugins.check.samples import own_inputs
 from pytrtplugins.check.search import given_cases
-from pytrtplugins.check.shared_dims import sharing
+from pytrtplugins.check.shared_dims import inputs_that_share
 from pytrtplugins.errors import UsageError
 from pytrtplugins.tensor import DType
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_an_input_is_refused(inputs, message):
 
 def test_a_channel_count_that_equals_the_batch_by_chance_is_no_batch():
     case = Case(ChannelScale(), ((3, 3, 2, 2), (3,)), (DType.FLOAT32,) * 2)
-    assert sharing(case, 0) == (0,)
+    assert inputs_that_share(case, 0) == (0,)
     assert symbolic_dims(case) == ""
     assert batch(case) == ""
     mixed = Case(Mixed(), ((3, 3, 2, 2), (3,)), (DType.FLOAT32,) * 2)
@@ -156,7 +156,7 @@ def test_inputs_that_must_change_together_share_the_dim():
             return x + y
 
     case = Case(Add(), ((3, 3, 2, 2), (3, 3, 2, 2)), (DType.FLOAT32,) * 2)
-    assert sharing(case, 0) == (0, 1)
+    assert inputs_that_share(case, 0) == (0, 1)
     assert symbolic_dims(case) == ""
 
 

@@ -219,7 +219,7 @@ def test_each_code_with_a_scale_of_its_own_is_within_one_step(output, place):
         found, other = [array.copy() for array in right], int(right[output].flat[place]) + steps
         if abs(other) < 128:
             found[output].flat[place] = other
-            wrong = enqueue.unlike_compute(codes, found)
+            wrong = enqueue.difference_from_compute(codes, found)
             assert bool(wrong) == (abs(steps) == 2)
             assert not wrong or (
                 f"output {output}, for scales 0.03, 0.06" in wrong and f"worst at {index(place)}" in wrong

@@ -4,7 +4,7 @@ import numpy as np
 
 import pytrtplugins as ptp
 from pytrtplugins.check.cases import Case
-from pytrtplugins.check.shared_dims import sharing
+from pytrtplugins.check.shared_dims import inputs_that_share
 from pytrtplugins.errors import DimsError
 
 
@@ -23,4 +23,4 @@ class Beside(ptp.Plugin):
 
 def test_each_axis_of_a_case_has_the_inputs_that_share_it():
     case = Case(Beside(), ((3, 2), (3, 2)), (ptp.DType.FLOAT32,) * 2)
-    assert [sharing(case, axis) for axis in (0, 1, 2)] == [(0, 1), (0,), ()]
+    assert [inputs_that_share(case, axis) for axis in (0, 1, 2)] == [(0, 1), (0,), ()]

@@ -62,4 +62,4 @@ def test_a_plugin_of_many_lines_is_interrupted_after_some_of_them_only(monkeypat
     ],
 )
 def test_only_lines_that_may_be_the_plugins_count(file, expected):
-    assert sharing._may_be_the_plugins(file) is expected
+    assert sharing._is_plugin_file(file) is expected

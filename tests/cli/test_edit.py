@@ -68,7 +68,7 @@ def test_fields_take_the_values_that_the_node_has(replaced, model, tmp_path):
     attributes = onnx.load(tmp_path / "edited.onnx").graph.node[1].attribute
     assert [each.f for each in attributes if each.name == "factor"] == [3.0]
     code, _, err = replaced("odd", "times.py:Times", "--from-node", "--set", "factor=1")
-    assert (code, "both say what the fields are" in err) == (2, True)
+    assert (code, "both set the fields" in err) == (2, True)
 
 
 def test_fields_take_values_of_other_names(replaced, model):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-from pytrtplugins.utils.numbers import Real, Several, Whole
+from pytrtplugins.utils.numbers import FloatRange, IntList, IntRange
 
 pytest.importorskip("onnx")
 typer = pytest.importorskip("typer")
@@ -118,7 +118,7 @@ def parser_of(path: str, monkeypatch: pytest.MonkeyPatch) -> argparse.ArgumentPa
 def is_number(option: argparse.Action) -> bool:
     """Whether an option takes numbers: by its type, or by what it has for a default."""
     default = option.default
-    return isinstance(option.type, (Whole, Real, Several)) or option.type in (int, float) or (
+    return isinstance(option.type, (IntRange, FloatRange, IntList)) or option.type in (int, float) or (
         isinstance(default, (int, float, tuple)) and not isinstance(default, bool) and option.nargs != 0
     )  # fmt: skip
 
@@ -153,7 +153,7 @@ def test_every_numeric_option_of_the_commands_has_its_limits():
         limits = limits_of(option)
         assert limits is not None, f"{name} takes any number: make it with pytrtplugins.cli.shared.number.number"
         assert (limits.minimum, limits.maximum) == COMMANDS[name], name
-        assert isinstance(limits, Whole) == isinstance(COMMANDS[name][0], int), name
+        assert isinstance(limits, IntRange) == isinstance(COMMANDS[name][0], int), name
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -193,8 +193,8 @@ def test_a_program_refuses_numbers_that_make_no_sense(path, capsys, monkeypatch)
     assert sorted(numbers) == sorted(table)
     for name, (minimum, maximum) in table.items():
         option = numbers[name]
-        each = option.type.each if isinstance(option.type, Several) else option.type
-        assert isinstance(each, (Whole, Real)), (
+        each = option.type.each if isinstance(option.type, IntList) else option.type
+        assert isinstance(each, (IntRange, FloatRange)), (
             f"{path} {name} takes any number: give it a type of pytrtplugins.utils.numbers"
         )
         assert (each.minimum, each.maximum) == (minimum, maximum), name

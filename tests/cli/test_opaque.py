@@ -34,12 +34,12 @@ def test_commands_go_around_the_nodes(pytrt, refused, tmp_path):
     assert "\nDo: --shape boxes=1x100x4" in refused("quantize", "net.onnx", "-o", "q.onnx")
     code, out, err = pytrt("quantize", "net.onnx", "--shape", "boxes=1x8x16x16", "-o", "q.onnx")
     assert (code, err) == (0, "")
-    assert "1 node that nobody here has a class for, written as before: 'nms'\n" in out
+    assert "1 node without a known class, written as before: 'nms'\n" in out
     assert "  nms, input 0: largest error " in out
-    assert "; (3) a node that nobody here has a class for comes before it.\n" in out
+    assert "; (3) a node without a known class comes before it.\n" in out
     code, out, err = pytrt("convert", "net.onnx", "--precision", "fp16", "--shape", "boxes=1x8x16x16", "-o", "h.onnx")
     assert (code, err) == (0, "")
-    assert "  nms: nobody here has a class for it\n" in out
+    assert "  nms: it has no known class\n" in out
 
 
 @pytest.mark.parametrize("attributes", [{}, {"plugin_namespace": "TRT", "plugin_version": "1"}])

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 
 import pytest
 
-from pytrtplugins.utils.numbers import Real, Several, Whole
+from pytrtplugins.utils.numbers import FloatRange, IntList, IntRange
 
 pytest.importorskip("onnx")
 pytest.importorskip("typer")
@@ -100,8 +100,8 @@ def program_options(monkeypatch: pytest.MonkeyPatch) -> Iterator[Option]:
         for each in parser._actions:
             names = [text for text in each.option_strings if text.startswith("--")]
             if names and argparse.SUPPRESS not in (each.help, each.default):
-                kind = each.type.each if isinstance(each.type, Several) else each.type
-                text = "bool" if each.nargs == 0 else "number" if isinstance(kind, (Whole, Real)) else "text"
+                kind = each.type.each if isinstance(each.type, IntList) else each.type
+                text = "bool" if each.nargs == 0 else "number" if isinstance(kind, (IntRange, FloatRange)) else "text"
                 yield Option(path, names[-1].lstrip("-"), text, each.help)
 
 

@@ -15,7 +15,7 @@ from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
 from pytrtplugins.errors import BuildError
 from pytrtplugins.passes import prepare
-from pytrtplugins.passes.prepare import ready_for
+from pytrtplugins.passes.prepare import in_opset_of_precision
 from tests.engines import foreign_files as files
 from tests.engines.cuda.host import run_on_host
 from tests.engines.operators import literal
@@ -42,7 +42,9 @@ def written(write, name, *options):
 def run(model, feeds, engine):
     precision = "int8" if is_quantized(model) else "fp32"
     if engine == "cuda":
-        return run_on_host(ready_for(prepare(model), precision) if precision == "int8" else prepare(model), feeds)[0]
+        return run_on_host(
+            in_opset_of_precision(prepare(model), precision) if precision == "int8" else prepare(model), feeds
+        )[0]
     with ptp.build(model, engine=engine, precision=precision, progress=False).create_context() as context:
         return context.run(feeds)
 

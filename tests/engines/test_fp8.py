@@ -10,7 +10,7 @@ from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.errors import CalibrationError, PrecisionError
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.normalize import with_opset
-from pytrtplugins.passes.prepare import ready_for
+from pytrtplugins.passes.prepare import in_opset_of_precision
 from tests.engines.model_parts import parsed
 from tests.engines.networks import Affine, conv_net, run
 from tests.engines.operators import literal
@@ -106,7 +106,7 @@ def test_older_opsets_are_converted_and_names_stay():
 def test_what_is_converted_keeps_the_dims_that_it_said():
     text = """(float[N,4,8,8] x) => (float[N,4,16,16] y) <float[4] scales = {1, 1, 2, 2}, float[N,4,16,16] r>
         { r = Resize <mode = "nearest"> (x, , scales)  y = Relu (r) }"""
-    model = ready_for(parsed(text, 18, 9), "fp8")
+    model = in_opset_of_precision(parsed(text, 18, 9), "fp8")
     dims = model.graph.value_info[0].type.tensor_type.shape.dim
     assert [dim.dim_param or dim.dim_value for dim in dims] == ["N", 4, 16, 16]
 

@@ -19,7 +19,7 @@ from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cuda.engine import CudaEngine
 from pytrtplugins.passes import prepare, quantize
-from pytrtplugins.passes.prepare import ready_for
+from pytrtplugins.passes.prepare import in_opset_of_precision
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import run_on_host
 from tests.engines.operators import literal
@@ -88,7 +88,7 @@ def host_error(case: Case, precision: str) -> float:
     model, wanted = prepare(case.model), case.wanted
     if precision == "int8":
         options = CudaEngine.quantize_options("int8")
-        model = quantize(ready_for(model, "int8"), table_of(case), precision="int8", **options)
+        model = quantize(in_opset_of_precision(model, "int8"), table_of(case), precision="int8", **options)
         model, wanted = prepare(model), of(model, case.inputs)
     float_type = DType.FLOAT32 if precision == "fp32" else DType.FLOAT16
     return largest_error(run_on_host(model, case.inputs, float_type)[0], wanted, 1e-4 if precision == "fp32" else 1e-2)

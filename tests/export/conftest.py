@@ -54,7 +54,7 @@ def builds_kept(flags):
     Args:
         flags: For the C++ compiler.
     """
-    build = plugin_module._build
+    build = plugin_module._run_build_script
 
     def kept(folder, target, environment):
         files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -66,7 +66,7 @@ def builds_kept(flags):
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("TENSORRT_INCLUDE", raising=False)  # whose files are none of those above
         patch.setenv("CXXFLAGS", flags)
-        patch.setattr(plugin_module, "_build", kept)
+        patch.setattr(plugin_module, "_run_build_script", kept)
         yield
 
 

@@ -128,7 +128,7 @@ def precision_report(data: bytes) -> object:
     from pytrtplugins.precision import page
 
     found = read_report(file(data, "x.json"))
-    return page._layers_table(found), page._steps_table(found), page._reverted(found)
+    return page._layers_table(found), page._steps_table(found), page._reverted_text(found)
 
 
 # --- plugins, engines, models ------------------------------------------------------------------------------------------

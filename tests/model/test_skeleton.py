@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
-from pytrtplugins.engines.base.lacking import lacked_nodes
+from pytrtplugins.engines.base.operator_support import unsupported_nodes_in_error
 from pytrtplugins.errors import BuildError, ModelError
 from pytrtplugins.model.decompose import infer_shapes
 from pytrtplugins.model.proto import tensors_of
@@ -249,8 +249,8 @@ PLUGIN_NOT_FOUND = 'creator && "Plugin not found, are the plugin name, version, 
 def test_what_tensorrts_parser_says_of_a_node_finds_it(said, name):
     model = model_with("Scale")
     text = f"node 1 {name!r} (Scale): {said}"
-    (found,) = lacked_nodes(model, BuildError("TensorRT's parser cannot read the model", text=text))
+    (found,) = unsupported_nodes_in_error(model, BuildError("TensorRT's parser cannot read the model", text=text))
     assert found.op_type == "Scale"
-    assert not lacked_nodes(
+    assert not unsupported_nodes_in_error(
         model, BuildError("TensorRT's parser cannot read the model", text=f"node 1 {name!r} (Scale): bad dims")
     )

@@ -7,7 +7,7 @@ import re
 import onnx
 import pytest
 
-from pytrtplugins.validation.words import known_words
+from pytrtplugins.validation.words import allowed_values
 
 SCHEMAS = [schema for schema in onnx.defs.get_all_schemas_with_history() if schema.domain == ""]
 STRING = onnx.defs.OpSchema.AttrType.STRING
@@ -45,13 +45,13 @@ def listed_words(name, attribute):
 
 @pytest.mark.parametrize(("name", "attribute"), [pair for pair in NAMES if pair not in OTHERS])
 def test_the_words_are_those_that_onnxs_text_lists_in_its_order(name, attribute):
-    assert known_words(name, "", attribute) == listed_words(name, attribute)
+    assert allowed_values(name, "", attribute) == listed_words(name, attribute)
 
 
 @pytest.mark.parametrize("name", sorted({each.name for each in SCHEMAS}))
 def test_the_default_of_an_attribute_is_one_of_its_words(name):
     for attribute, item in onnx.defs.get_schema(name).attributes.items():
-        known = known_words(name, "", attribute)
+        known = allowed_values(name, "", attribute)
         if known and item.default_value.s:
             assert item.default_value.s.decode() in known, attribute
 
@@ -63,7 +63,7 @@ def test_operators_of_onnxruntime_have_the_words_of_onnxs():
     seen = {"auto_pad": 0, "direction": 0}
     for schema in schemas:
         for attribute, operator in (("auto_pad", "Conv"), ("direction", "LSTM")):
-            expected = known_words(operator, "", attribute) if attribute in schema.attributes else ()
-            assert known_words(schema.name, "com.microsoft", attribute) == expected, schema.name
+            expected = allowed_values(operator, "", attribute) if attribute in schema.attributes else ()
+            assert allowed_values(schema.name, "com.microsoft", attribute) == expected, schema.name
             seen[attribute] += bool(expected)
     assert seen == {"auto_pad": 8, "direction": 2}

@@ -136,10 +136,10 @@ def test_they_refuse_the_same_fields(layers, cls, fields):
 
 def test_cuda_that_is_in_use_keeps_the_check_in_this_process(layers, monkeypatch):
     plugin = layers.Reorg()
-    assert isolate.reason(plugin) == ""
+    assert isolate.unavailable_reason(plugin) == ""
     monkeypatch.setattr(isolate, "_cuda_is_initialized", lambda: True)
     monkeypatch.setattr(type(plugin.handle), "runs_on_gpu", lambda handle: True)
-    assert "Do: check it before the GPU is used" in isolate.reason(plugin)
+    assert "Do: check it before the GPU is used" in isolate.unavailable_reason(plugin)
     monkeypatch.setattr(isolate, "run", lambda *facts: pytest.fail("a process was forked"))
     report = ptp.check_plugin(plugin, shapes=[(1, 4, 2, 2)], engines=[])
     assert report.ok

@@ -6,7 +6,7 @@ import pytest
 
 from pytrtplugins.model.ir import to_ir
 from pytrtplugins.passes import PropagateConstants
-from pytrtplugins.passes.half import halve
+from pytrtplugins.passes.half import convert_to_half
 from pytrtplugins.tensor import DType
 from tests.passes.test_constants import CONSTANTS, network, propagated
 
@@ -15,7 +15,7 @@ from tests.passes.test_constants import CONSTANTS, network, propagated
 def test_dims_are_told_where_constants_keep_another_float_type(half):
     model = network("s = Shape(x) n = Gather(s, zero) m = Unsqueeze(n, axis) t = Concat <axis = 0> (m, rest) r = Reshape(x, t)"
                     " y = MatMul(r, w)", "float[N, P, Q, R] y", **CONSTANTS, w=np.ones((4, 5), np.float32))  # fmt: skip
-    halved = halve(propagated(model), half, lambda node: {1} if node.op_type == "MatMul" else ())
+    halved = convert_to_half(propagated(model), half, lambda node: {1} if node.op_type == "MatMul" else ())
     PropagateConstants({"N": 3})(halved)
     products = next(node for node in halved.graph if node.op_type == "MatMul").outputs[0]
     assert (products.shape, products.dtype.name) == ((3, 8, 6, 5), half.name)
@@ -29,7 +29,9 @@ def test_dims_of_codes_of_float16_are_told_where_the_opset_has_none():
         scale=scale,
         zero=zero,
     )
-    halved = halve(propagated(model), DType.FLOAT16, lambda node: {1} if node.op_type == "DequantizeLinear" else ())
+    halved = convert_to_half(
+        propagated(model), DType.FLOAT16, lambda node: {1} if node.op_type == "DequantizeLinear" else ()
+    )
     codes = next(node for node in halved.graph if node.op_type == "QuantizeLinear")
     assert codes.inputs[0].dtype.name == "FLOAT16"
     codes.outputs[0].shape = None

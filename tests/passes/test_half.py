@@ -11,7 +11,7 @@ import pytrtplugins as ptp
 from pytrtplugins.errors import BuildError, PrecisionError
 from pytrtplugins.model.ir import to_ir, to_proto
 from pytrtplugins.passes import prepare
-from pytrtplugins.passes.half import halve, to_half
+from pytrtplugins.passes.half import convert_to_half, to_half
 from pytrtplugins.plugin.onnx_node import as_node
 from pytrtplugins.tensor import DType
 from tests.engines.networks import Affine, conv_net, image
@@ -164,7 +164,7 @@ def test_branches_of_a_node_that_stays_in_float32_read_all_around_them_in_float3
     model = branches_around()
     x = np.float16(np.random.default_rng(0).normal(size=(1, 4, 6, 6))).astype(np.float32)
     (expected,) = run(model, {"x": x})
-    found = to_proto(halve(to_ir(model), DType.FLOAT16, lambda node: (), ["choice"]))
+    found = to_proto(convert_to_half(to_ir(model), DType.FLOAT16, lambda node: (), ["choice"]))
     onnx.checker.check_model(found, full_check=True)
     types = {node.output[0]: node.op_type for node in found.graph.node}
     assert list(types.values()).count("Cast") == 4  # x, h for the branches, z, y
@@ -176,7 +176,7 @@ def test_a_branch_may_give_a_tensor_from_around_it():
     choice = next(node for node in model.graph if node.op_type == "If")
     relu = next(node for node in model.graph if node.op_type == "Relu")
     choice.attributes["else_branch"].as_graph().outputs[0] = relu.outputs[0]
-    halved = halve(model, DType.FLOAT16, lambda node: (), ["choice"])
+    halved = convert_to_half(model, DType.FLOAT16, lambda node: (), ["choice"])
     (given,) = choice.attributes["else_branch"].as_graph().outputs
     assert (given.dtype.name, given.producer().op_type, given.producer().inputs[0]) == (
         "FLOAT",
@@ -188,7 +188,7 @@ def test_a_branch_may_give_a_tensor_from_around_it():
 
 def test_an_engines_own_form_takes_what_is_beyond_float16_as_infinite():
     model = to_ir(product(1e6, -1e6, 2, 3, 4, 5))
-    found = to_proto(halve(model, DType.FLOAT16, lambda node: ()))
+    found = to_proto(convert_to_half(model, DType.FLOAT16, lambda node: ()))
     (constant,) = found.graph.initializer
     np.testing.assert_array_equal(numpy_helper.to_array(constant), np.float16([np.inf, -np.inf, 2, 3, 4, 5]))
 
@@ -197,6 +197,6 @@ def test_a_type_that_two_values_share_is_changed_for_one_after_the_other():
     model = to_ir(net("t = Neg (x) y = Abs (t)"), checked=True)
     first, last = (node.outputs[0] for node in model.graph)
     first.type = last.type
-    halved = to_proto(halve(model, DType.FLOAT16, lambda node: ()))
+    halved = to_proto(convert_to_half(model, DType.FLOAT16, lambda node: ()))
     assert [node.op_type for node in halved.graph.node] == ["Cast", "Neg", "Abs", "Cast"]
     assert halved.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT

@@ -11,7 +11,7 @@ from onnx import helper
 from pytrtplugins.errors import ModelError
 from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import normalize
-from pytrtplugins.passes.normalize import normalized, with_opset
+from pytrtplugins.passes.normalize import normalize_if_needed, with_opset
 from pytrtplugins.passes.prepare import prepare_loaded
 from pytrtplugins.plugin.onnx_node import as_node
 from tests.engines.exported_models import MODELS
@@ -76,7 +76,7 @@ def test_a_model_is_copied_only_where_something_is_to_be_changed(name):
     before = network.SerializeToString(deterministic=True)
     whole = normalize(network)
     assert whole is not network
-    found = normalized(network)
+    found = normalize_if_needed(network)
     assert found.SerializeToString(deterministic=True) == whole.SerializeToString(deterministic=True)
     unchanged = whole.SerializeToString(deterministic=True) == before
     assert (found is network) == unchanged
@@ -86,7 +86,7 @@ def test_a_model_is_copied_only_where_something_is_to_be_changed(name):
 def test_what_is_not_copied_is_not_changed_either():
     network = tiny_yolo()
     before = network.SerializeToString(deterministic=True)
-    assert normalized(network) is network
+    assert normalize_if_needed(network) is network
     prepared = prepare_loaded(network)
     prepared.graph.initializer[0].raw_data = b""
     assert network.SerializeToString(deterministic=True) == before

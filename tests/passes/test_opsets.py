@@ -7,7 +7,7 @@ from onnx import parser
 
 from pytrtplugins.passes import normalize
 from pytrtplugins.passes.normalize import with_opset
-from pytrtplugins.passes.opsets import _all_reads, converted
+from pytrtplugins.passes.opsets import _all_reads, convert_or_keep
 from tests.engines.operators import literal
 
 X = np.random.default_rng(0).standard_normal((1, 2, 3, 4)).astype(np.float32)
@@ -123,7 +123,7 @@ UNCONVERTIBLE = {
 def test_what_cannot_be_converted_stays_as_it_was(name, caplog):
     model = UNCONVERTIBLE[name]
     before = model.SerializeToString(deterministic=True)
-    assert converted(model) is model
+    assert convert_or_keep(model) is model
     assert model.SerializeToString(deterministic=True) == before
     assert f"({'Upsample' if name == 'If' else name}) cannot be converted to opset 13" in caplog.text
 
@@ -136,7 +136,7 @@ def test_a_graph_that_is_refused_half_way_stays_as_it_was(caplog):
     model = parsed(text, 6)
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(3, np.float32), "w"))
     before = model.SerializeToString(deterministic=True)
-    assert converted(model) is model
+    assert convert_or_keep(model) is model
     assert model.SerializeToString(deterministic=True) == before
     assert "(Upsample) cannot be converted" in caplog.text
 
@@ -146,7 +146,7 @@ def test_weights_of_ir_3_that_are_no_inputs_are_converted_too():
     model = parsed(text, 11)
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32([2]), "w"))
     model.ir_version = 3
-    newer_model = converted(model)
+    newer_model = convert_or_keep(model)
     assert newer_model.opset_import[0].version == 13
     np.testing.assert_array_equal(literal(newer_model, {"x": X})[0], 2 * X)
 
@@ -169,7 +169,7 @@ def test_where_every_operator_stays_onnxs_converter_is_not_asked(monkeypatch, no
         return convert(*arguments)
 
     monkeypatch.setattr(onnx.version_converter, "convert_version", counting)
-    newer_model = converted(model, newer)
+    newer_model = convert_or_keep(model, newer)
     assert len(converters) == calls
     assert newer_model.opset_import == convert(model, newer).opset_import
     assert newer_model.graph.node == model.graph.node
@@ -182,7 +182,7 @@ def test_functions_stay_where_every_operator_does():
         """<ir_version: 8, opset_import: ["": 14, "acme": 1]> g (float[2] x) => (float[2] y) { r = Relu (x) y = acme.F (r) }
         <domain: "acme", opset_import: ["": 14]> F (a) => (b) { b = Neg (a) }"""
     )
-    newer_model = converted(model, 18)
+    newer_model = convert_or_keep(model, 18)
     assert {(item.domain, item.version) for item in newer_model.opset_import} == {("", 18), ("acme", 1)}
     assert newer_model.functions == model.functions
     assert newer_model.graph.node == model.graph.node

@@ -3,7 +3,7 @@ import pytest
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.passes.codes import quantize_weights
-from pytrtplugins.passes.rounding import AdaptiveRounding, _rounded, round_codes
+from pytrtplugins.passes.rounding import AdaptiveRounding, _round_weights, round_codes
 
 
 def inputs(count, seed=0):
@@ -49,7 +49,7 @@ def test_quantize_finds_the_same_codes_and_scales_again(groups):
     size = weights[0].size
     x = inputs(size)
     gram = np.broadcast_to(x.T @ x, (groups, size, size))
-    rounded = _rounded(weights, gram, 64)
+    rounded = _round_weights(weights, gram, 64)
     codes, scales = quantize_weights(rounded, 0, 64)
     np.testing.assert_allclose(scales, quantize_weights(weights, 0, 64)[1], rtol=2e-7)
     np.testing.assert_allclose(codes * scales.reshape(-1, 1, 1, 1), rounded, rtol=3e-7)
@@ -70,10 +70,10 @@ def test_a_gram_matrix_of_another_layer_is_refused(gram):
 def test_a_depthwise_convolutions_channels_have_matrices_of_their_own():
     weights = np.random.default_rng(3).normal(size=(2, 1, 2, 2)).astype(np.float32)
     grams = np.stack([x.T @ x for x in (inputs(4, 1), inputs(4, 2))])
-    found = _rounded(weights, grams, 64)
+    found = _round_weights(weights, grams, 64)
     assert (found.shape, found.dtype) == (weights.shape, np.float32)
     for channel in range(2):
-        alone = _rounded(weights[channel : channel + 1], grams[channel : channel + 1], 64)
+        alone = _round_weights(weights[channel : channel + 1], grams[channel : channel + 1], 64)
         np.testing.assert_array_equal(found[channel], alone[0])
 
 
@@ -135,7 +135,7 @@ def test_each_filter_of_a_depthwise_convolution_has_its_own_gram_matrix():
     for k in range(3):
         steps = weights[k].reshape(1, 9) / scales[k]
         expected = one_at_a_time(np.where(np.abs(steps) > 20 - 1e-3, np.sign(steps) * 20, steps), gram[k], 20)
-        np.testing.assert_allclose(_rounded(weights, gram, 20)[k].ravel() / scales[k], expected[0], atol=1e-4)
+        np.testing.assert_allclose(_round_weights(weights, gram, 20)[k].ravel() / scales[k], expected[0], atol=1e-4)
 
 
 def test_only_convolutions_with_a_gram_matrix_and_constant_weights_change():
@@ -158,7 +158,7 @@ def test_only_convolutions_with_a_gram_matrix_and_constant_weights_change():
     before, after = constants(model), constants(to_proto(ir_model))
     assert {name for name in before if (before[name] != after[name]).any()} == {"a_w", "d_w"}
     assert after["a_w"].dtype == np.float32
-    np.testing.assert_array_equal(after["a_w"], _rounded(before["a_w"], grams["a"], 10))
+    np.testing.assert_array_equal(after["a_w"], _round_weights(before["a_w"], grams["a"], 10))
     assert not AdaptiveRounding({"c": grams["c"]})(to_ir(model)).modified
 
 
@@ -169,7 +169,9 @@ def test_each_filter_of_a_dense_convolution_is_rounded_by_the_one_gram_matrix():
     scales = np.abs(weights).max(axis=(1, 2, 3)) / np.float32(20)
     steps = weights.reshape(3, 8) / scales[:, None]
     expected = one_at_a_time(np.where(np.abs(steps) > 20 - 1e-3, np.sign(steps) * 20, steps), gram, 20)
-    np.testing.assert_allclose(_rounded(weights, gram[None], 20).reshape(3, 8) / scales[:, None], expected, atol=1e-4)
+    np.testing.assert_allclose(
+        _round_weights(weights, gram[None], 20).reshape(3, 8) / scales[:, None], expected, atol=1e-4
+    )
 
 
 def test_codes_go_up_to_127_unless_it_is_told_otherwise():
@@ -183,4 +185,4 @@ def test_codes_go_up_to_127_unless_it_is_told_otherwise():
     ir_model = to_ir(model)
     AdaptiveRounding({"a": (x.T @ x)[None]})(ir_model)
     found, before = constants(to_proto(ir_model))["a_w"], constants(model)["a_w"]
-    np.testing.assert_array_equal(found, _rounded(before, (x.T @ x)[None], 127))
+    np.testing.assert_array_equal(found, _round_weights(before, (x.T @ x)[None], 127))

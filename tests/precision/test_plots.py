@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytrtplugins.precision.plots import _drawn, draw_errors, draw_histograms, draw_ranges, number_text
+from pytrtplugins.precision.plots import _clamped, draw_errors, draw_histograms, draw_ranges, number_text
 
 
 @pytest.mark.parametrize(
@@ -10,7 +10,7 @@ from pytrtplugins.precision.plots import _drawn, draw_errors, draw_histograms, d
     [(2, 2.0), ("0.5", 0.5), (0, 1e-6), (-1, 1e-6), (1e-6, 1e-6), (1e6, 1e6), (1e7, 1e6), ("inf", 1e6), ("nan", 1e6)],
 )
 def test_errors_are_drawn_within_the_axis(value, drawn):
-    assert _drawn(value) == drawn
+    assert _clamped(value) == drawn
 
 
 def test_numbers_have_four_digits():

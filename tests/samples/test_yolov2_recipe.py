@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytrtplugins.errors import UsageError
-from pytrtplugins.utils.numbers import Several
+from pytrtplugins.utils.numbers import IntList
 from tests.samples.needs_torch import WITHOUT_RANKS
 from tests.samples.rectangles import SMALL, make_loop
 from yolov2_training.recipe import NETWORKS, Recipe
@@ -22,7 +22,7 @@ def smallest() -> list[dict]:
     cases: list[dict] = []
     for field in fields(Recipe):
         limits = field.metadata["limits"]
-        value = (limits.each.minimum,) * limits.minimum if isinstance(limits, Several) else limits.minimum
+        value = (limits.each.minimum,) * limits.minimum if isinstance(limits, IntList) else limits.minimum
         cases.append({field.name: value})
     cases += [{"stages": tuple(1 if i == at else 4 for i in range(6))} for at in range(6)]
     cases += [{"passthrough": width} for width in range(1, 9)]

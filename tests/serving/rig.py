@@ -39,7 +39,7 @@ class Rig(AbstractContextManager):
         self.counts = Counts(len(specs), engines=4)
         self.backend = RemoteBackend(specs, Limits(), Block(self.descriptor), self.counts, ours)
         self.do(self.backend.start())
-        self.free = self.backend._slots.free
+        self.free = self.backend._slots.free_units
         self.threads = []
         self.engine_counts = []
         self.processes = []

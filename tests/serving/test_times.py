@@ -129,7 +129,7 @@ def test_the_log_of_requests_is_in_milliseconds(timed, clock, tmp_path, form):
 def test_stages_of_one_name_are_added_up_in_the_log(clock, tmp_path):
     ended = exchange.Exchange("http", "POST", "/", {}, "")
     for begin, end in ((1, 1 + 1 / 16), (2, 2 + 1 / 8)):
-        ended.did("preprocess", begin, end)
+        ended.add_stage("preprocess", begin, end)
     assert access_log._fields(ended)["preprocess_ms"] == 187.5
 
 

@@ -49,14 +49,14 @@ def test_a_file_that_becomes_a_link_after_it_was_looked_at_is_refused(folder, tm
     path = folder / "in" / "file"
     with monkeypatch.context() as patch:
         after(patch, "fstat", lambda: None)
-        real = inside._check
+        real = inside._check_status
 
         def check(*arguments):
             real(*arguments)
             if not path.is_symlink():
                 link_instead(path, tmp_path / "outside" / "file")
 
-        patch.setattr(inside, "_check", check)
+        patch.setattr(inside, "_check_status", check)
         with pytest.raises(FormatError, match="expected a regular file, found a link"):
             read_regular(path, 100, within=folder)
 

@@ -16,7 +16,7 @@ from pytrtplugins.check.report import Entry
 from pytrtplugins.engines import Arithmetic
 from pytrtplugins.passes import LayerPrecision, Precisions
 from pytrtplugins.precision import Comparison, SearchResult, TensorDifference
-from pytrtplugins.utils.notebook import view
+from pytrtplugins.utils.notebook import object_html
 from tests.engines.networks import conv_net
 
 HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>&\"'"
@@ -120,7 +120,7 @@ def test_a_class_shows_its_own_fields_and_an_instance_its_values():
 
 
 def test_many_rows_are_cut_and_long_cells_too():
-    page = Page(view("t", ("a",), [(f"row {number}",) for number in range(100)], ["x" * 1000]))
+    page = Page(object_html("t", ("a",), [(f"row {number}",) for number in range(100)], ["x" * 1000]))
     assert "row 29" in page.texts
     assert "row 30" not in page.texts
     assert "and 70 more" in page.texts
@@ -128,4 +128,4 @@ def test_many_rows_are_cut_and_long_cells_too():
 
 
 def test_without_rows_there_is_no_table():
-    assert Page(view("t", ("a",), [], ["one\ntwo"])).seen == {"div", "p", "b", "br"}
+    assert Page(object_html("t", ("a",), [], ["one\ntwo"])).seen == {"div", "p", "b", "br"}

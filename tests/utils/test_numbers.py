@@ -8,7 +8,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.calibration import ImageBatches
 from pytrtplugins.errors import UsageError
-from pytrtplugins.utils.numbers import Several, Whole, check_share, check_whole
+from pytrtplugins.utils.numbers import IntList, IntRange, check_int, check_share
 from pytrtplugins.vision import Head
 from tests.engines.networks import conv_net, image
 
@@ -17,7 +17,7 @@ HEAD = Head("y", "region", (1.0, 1.0, 3.0, 2.0), 2)
 
 @pytest.mark.parametrize("value", [1, 7, 12, np.int8(5), np.uint64(12)])
 def test_a_whole_number_within_limits_is_taken_as_pythons(value):
-    found = check_whole("n", value, 1, 12)
+    found = check_int("n", value, 1, 12)
     assert found == value
     assert type(found) is int
 
@@ -27,13 +27,13 @@ def test_a_whole_number_within_limits_is_taken_as_pythons(value):
 )
 def test_what_is_no_whole_number_within_limits_is_refused(value):
     with pytest.raises(UsageError, match=r"^n: expected a whole number from 1 to 12, found ") as caught:
-        check_whole("n", value, 1, 12)
+        check_int("n", value, 1, 12)
     assert len(str(caught.value)) < 200
 
 
 def test_a_number_of_a_million_digits_is_not_printed():
     with pytest.raises(UsageError, match="bits") as caught:
-        check_whole("n", 10**1_000_000, 1, 12)
+        check_int("n", 10**1_000_000, 1, 12)
     assert len(str(caught.value)) < 200
 
 
@@ -108,7 +108,7 @@ def test_threads_that_no_machine_has_are_refused(threads):
 
 
 def test_several_numbers_are_as_many_as_they_may_be():
-    three = Several(Whole(1, 9), 3, 3)
+    three = IntList(IntRange(1, 9), 3, 3)
     assert three("1, 2,3") == (1, 2, 3)
     for text in ("1,2", "1,2,3,4", "1,2,10", "1,,3", ",".join("1" * 5000)):
         with pytest.raises(

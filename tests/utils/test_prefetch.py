@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytrtplugins.engines.base.run_future import RunFuture
-from pytrtplugins.utils.prefetch import BackgroundCalls, map_ahead, map_async, map_in_contexts, take_ahead
+from pytrtplugins.utils.prefetch import BackgroundCalls, map_ahead, map_async, map_in_contexts, prefetch
 
 
 def slow_first(number):
@@ -162,16 +162,16 @@ def test_quick_items_stay_in_the_callers_thread():
 
 
 def test_items_taken_in_a_thread_keep_their_order_and_their_error():
-    results = take_ahead(failing_behind(3), 2)
+    results = prefetch(failing_behind(3), 2)
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(OSError, match="camera"):
         next(results)
-    assert list(take_ahead(iter(range(5)), 9)) == [0, 1, 2, 3, 4]
+    assert list(prefetch(iter(range(5)), 9)) == [0, 1, 2, 3, 4]
 
 
 def test_items_are_taken_a_few_ahead_and_no_more_once_nobody_asks():
     taken, items = [], itertools.count()
-    results = take_ahead((taken.append(number) or number for number in items), 3)
+    results = prefetch((taken.append(number) or number for number in items), 3)
     assert next(results) == 0
     results.close()
     assert 1 <= len(taken) <= 3

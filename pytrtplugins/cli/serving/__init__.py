@@ -1,1 +1,1 @@
-"""The commands that serve models."""
+"""Commands for serving models."""

@@ -1,4 +1,4 @@
-"""Keys of a terminal, as they are pressed."""
+"""Read single key presses from a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_BYTES = 1024
 
 
 class KeyPresses:
-    """Keys that come without Enter, while this is entered; none where standard input is no terminal."""
+    """Key presses without Enter, inside a ``with`` block; none if standard input is no terminal."""
 
     def __init__(self) -> None:
         self._before: list[Any] | None = None

@@ -45,7 +45,7 @@ def command(
     ] = None,
     plugins: options.Plugins = None,
     check_only: Annotated[
-        bool, choice("Check the models and the settings, and end without serving.", "--check")
+        bool, choice("Check the models and the settings, and exit without serving.", "--check")
     ] = False,
 ) -> Result[Served] | Result[Checked]:
     """Serve models over HTTP: images to a detector, tensors to any engine (Open Inference Protocol v2).
@@ -80,11 +80,11 @@ def command(
             "--replicas is for a cluster.\nDo: --ray auto, or --gpu N for engine processes on this machine"
         )
     if server.local and server.cpu:
-        raise UsageError(f"--local is one process, --cpu {server.cpu} are several: leave one of them out")
+        raise UsageError(f"--local runs one process, but --cpu asks for {server.cpu}: leave one of them out")
     if check_only:
         check(specs, server.gpu, server.devices, access)
-        found = [CheckedModel(each.name, each.version, each.target, each.share, each.shadow) for each in specs]
-        return Result(Checked(tuple(found)), _print_checked)
+        checked = [CheckedModel(entry.name, entry.version, entry.target, entry.share, entry.shadow) for entry in specs]
+        return Result(Checked(tuple(checked)), _print_checked)
     where: dict[str, Any] = {"host": server.host, "port": server.port, "limits": limits, "modules": modules}
     if server.ray is not None:
         from ...serving.ray import serve_on_ray  # here: with it comes all that a server imports
@@ -101,33 +101,33 @@ def command(
         access=access,
     )
     models_served = tuple(
-        ServedModel(name, version, **{key: each[key] for key in ("succeeded", "failed", "refused", "late", "batches")})
+        ServedModel(name, version, **{key: entry[key] for key in ("succeeded", "failed", "refused", "late", "batches")})
         for name, versions in counts.items()
-        for version, each in versions.items()
+        for version, entry in versions.items()
     )
     return Result(Served(models_served), _print_served)
 
 
-def _refuse_with_ray(given: dict[str, Any]) -> None:
+def _refuse_with_ray(values: dict[str, Any]) -> None:
     """Refuse options that a replica on Ray cannot follow."""
     for name in _NOT_ON_RAY:
-        if given[name]:
+        if values[name]:
             raise UsageError(
                 f"--{name.replace('_', '-')} is for a server without Ray, and does nothing with --ray: leave one of them out"
             )
 
 
-def _print_checked(found: Checked) -> None:
-    for each in found.models:
-        role = ", a shadow" if each.shadow else f", for {100 * each.share:g} % of the requests" if each.share else ""
-        print(f"{each.name}, version {each.version}: {each.target}{role}")
+def _print_checked(checked: Checked) -> None:
+    for entry in checked.models:
+        role = ", a shadow" if entry.shadow else f", for {100 * entry.share:g} % of the requests" if entry.share else ""
+        print(f"{entry.name}, version {entry.version}: {entry.target}{role}")
 
 
-def _print_served(found: Served) -> None:
-    names = [each.name for each in found.models]
-    for each in found.models:
-        version = f", version {each.version}" if names.count(each.name) > 1 else ""
+def _print_served(served: Served) -> None:
+    names = [entry.name for entry in served.models]
+    for entry in served.models:
+        version = f", version {entry.version}" if names.count(entry.name) > 1 else ""
         print(
-            f"{each.name}{version}: {each.succeeded:,} requests answered in {each.batches:,} batches; {each.failed:,} failed, "
-            f"{each.refused:,} refused, {each.late:,} late"
+            f"{entry.name}{version}: {entry.succeeded:,} requests answered in {entry.batches:,} batches; {entry.failed:,} failed, "
+            f"{entry.refused:,} refused, {entry.late:,} late"
         )

@@ -33,7 +33,7 @@ _REPLACED = {"host", "port"}
 
 @dataclass(frozen=True)
 class Exported:
-    """Files that were written.
+    """The files that were written.
 
     Attributes:
         kind: What for.
@@ -76,14 +76,16 @@ def command(
     file: Annotated[
         list[Path] | None,
         option(
-            "FILE", "A file that the models open, for the working directory of the image; may be repeated.", "--file"
+            "FILE",
+            "A file that the models open; it is copied to the image's working directory; may be repeated.",
+            "--file",
         ),
     ] = None,
     wheel: Annotated[Path | None, option("FILE", "Wheel of pytrtplugins for the image; default: pip gets it.")] = None,
     secret: Annotated[
         str | None, option("NAME", "Secret with keys.toml, the keys of clients (pytrt serve-key).")
     ] = None,
-    force: Annotated[bool, choice("Replace files that are there.", "--force")] = False,
+    force: Annotated[bool, choice("Replace existing files.", "--force")] = False,
 ) -> Result[Exported]:
     """Write what a cluster needs to serve models: for Ray Serve, KServe, Kubernetes, Docker Compose or Triton.
 
@@ -100,30 +102,30 @@ def command(
     if output is None:
         raise UsageError("--output is missing.\nDo: pytrt serve-export ... -o deploy/")
     config: TomlFile | None = context.obj
-    said = _serve_options(context, config)
+    file_options = _read_serve_table(context, config)
     every = {
-        "engine": said.get("engine", "auto"),
-        "max_batch": said.get("max-batch"),
-        "max_delay_ms": milliseconds(said.get("max-delay", "2ms")),
-        "queue": said.get("queue", ModelSpec.queue),
-        "decode": said.get("decode", ModelSpec.decode),
-        "registry": str(said.get("registry", "")),
+        "engine": file_options.get("engine", "auto"),
+        "max_batch": file_options.get("max-batch"),
+        "max_delay_ms": milliseconds(file_options.get("max-delay", "2ms")),
+        "queue": file_options.get("queue", ModelSpec.queue),
+        "decode": file_options.get("decode", ModelSpec.decode),
+        "registry": str(file_options.get("registry", "")),
     }
     specs = choose_models(models, config, every, "pytrt serve-export KIND animals.engine -o DIR")
-    given: dict[str, Any] = {
-        "body_bytes": said.get("body-limit", Limits.body_bytes >> 20) << 20,
+    limit_values: dict[str, Any] = {
+        "body_bytes": file_options.get("body-limit", Limits.body_bytes >> 20) << 20,
         "shared_memory_regions": 0,
-        "urls": tuple(said.get("allow-urls", ())),
+        "urls": tuple(file_options.get("allow-urls", ())),
     }
     scale: dict[str, Any] = {key: value for key, value in (("cpus", cpus), ("gpus", gpus)) if value is not None}
     deployment = Deployment(
         name or specs[0].name.lower().replace("_", "-").replace(".", "-"),
         specs,
         scale=read_scale(config, {**scale, **(read_replicas(replicas) if replicas else {})}),
-        limits=Limits(**given) if config is None else read_limits(config, given),
+        limits=Limits(**limit_values) if config is None else read_limits(config, limit_values),
         image=image,
-        port=said.get("port", 8000),
-        options={key: said[key] for key in sorted(_CARRIED & set(said))},
+        port=file_options.get("port", 8000),
+        options={key: file_options[key] for key in sorted(_CARRIED & set(file_options))},
         files=file or (),
         wheel=wheel,
         secret=secret,
@@ -132,8 +134,8 @@ def command(
     return Result(Exported(kind, tuple(map(str, written))), _print_exported)
 
 
-def _serve_options(context: Any, config: TomlFile | None) -> dict[str, Any]:
-    """What the file says in its table ``[serve]``.
+def _read_serve_table(context: Any, config: TomlFile | None) -> dict[str, Any]:
+    """Read the options in the file's table ``[serve]``.
 
     Raises:
         UsageError: an option that depends on the machine, or that exported servers do not have.
@@ -141,24 +143,24 @@ def _serve_options(context: Any, config: TomlFile | None) -> dict[str, Any]:
     if config is None:
         return {}
     defaults = read_config(config, context.find_root().command).defaults
-    said = {each.option: each.value for each in defaults if each.command == "serve"}
-    if "grpc-port" in said:
+    file_options = {default.option: default.value for default in defaults if default.command == "serve"}
+    if "grpc-port" in file_options:
         raise UsageError(
             f"{config.path}: [serve] grpc-port is not exported: the image has no gRPC, and the services have a port for HTTP alone.\n"
             "Do: leave it out of this file, and give pytrt serve --grpc-port where you start it yourself"
         )
-    if other := sorted(set(said) - _OF_MODELS - _CARRIED - _REPLACED):
+    if other := sorted(set(file_options) - _OF_MODELS - _CARRIED - _REPLACED):
         raise UsageError(
             f"{config.path}: [serve] {other[0]} depends on the machine, and is not exported.\n"
             "Do: leave it out of this file, and write it into the file serving.toml that is exported"
         )
-    return said
+    return file_options
 
 
-def _print_exported(found: Exported) -> None:
-    for each in found.files:
-        print(f"{each}: {Path(each).stat().st_size:,} bytes")
-    print(f"Do: {_NEXT[found.kind]}")
+def _print_exported(exported: Exported) -> None:
+    for file in exported.files:
+        print(f"{file}: {Path(file).stat().st_size:,} bytes")
+    print(f"Do: {_NEXT[exported.kind]}")
 
 
 _NEXT = {

@@ -1,4 +1,4 @@
-"""What ``pytrt serve`` reports when it ends, and with ``--check``; the fields are keys of the JSON (docs/how-to/shell.md)."""
+"""Results of ``pytrt serve``, at its end and with ``--check``; the fields are keys of the JSON (docs/how-to/shell.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Checked", "CheckedModel", "Served", "ServedModel"]
 
 @dataclass(frozen=True)
 class ServedModel:
-    """What was asked of a version of a model.
+    """Request counts of a version of a model.
 
     Attributes:
         name: In addresses.
@@ -32,7 +32,7 @@ class ServedModel:
 
 @dataclass(frozen=True)
 class Served:
-    """What a server did until it was ended.
+    """Request counts of a server that has ended.
 
     Attributes:
         models: In the order in which they were named.
@@ -62,7 +62,7 @@ class CheckedModel:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a server would serve.
+    """All models that a server would serve.
 
     Attributes:
         models: In the order of the file or the command line.

@@ -21,7 +21,7 @@ __all__ = ["command"]
 
 @dataclass(frozen=True)
 class MadeKey:
-    """A key for a client of a server.
+    """The new key of a client.
 
     Attributes:
         name: In logs.
@@ -37,16 +37,17 @@ class MadeKey:
 @app.command("serve-key")  # type: ignore[untyped-decorator]
 def command(
     name: Annotated[str, typer.Argument(help="Name of the key, for logs.")],
-    keys: Annotated[Path, option("FILE", "Keys of clients: the file, which is made if it is not there.")],
+    keys: Annotated[Path, option("FILE", "Keys of clients: the file, which is created if it does not exist.")],
     role: Annotated[
-        Literal["infer", "admin"], choice("infer: inference, and what clients read for it; admin: everything.")
+        Literal["infer", "admin"], choice("infer: inference and model metadata; admin: everything.")
     ] = "infer",
-    rate: Annotated[float | None, number(field_limits(Key, "rate"), "Requests a second; default: any.")] = None,
+    rate: Annotated[float | None, number(field_limits(Key, "rate"), "Requests per second; default: no limit.")] = None,
     burst: Annotated[
-        int | None, number(field_limits(Key, "burst"), "Requests that may come at once; default: those of a second.")
+        int | None,
+        number(field_limits(Key, "burst"), "Burst: requests that may come at once; default: those of one second."),
     ] = None,
     concurrent: Annotated[
-        int | None, number(field_limits(Key, "concurrent"), "Requests at a time; default: any.")
+        int | None, number(field_limits(Key, "concurrent"), "Concurrent requests; default: no limit.")
     ] = None,
     model: Annotated[
         list[str] | None, option("NAME", "A model that it may use; may be repeated. Default: all.", "--allow-model")
@@ -60,7 +61,7 @@ def command(
 
     pytrt serve-key operator --keys keys.toml --role admin
     """
-    made = add_key(
+    key_text = add_key(
         str(keys),
         name,
         roles=(role,),
@@ -69,8 +70,8 @@ def command(
         concurrent=concurrent,
         models=tuple(model or ()),
     )
-    return Result(MadeKey(name, made, str(keys)), _print_made)
+    return Result(MadeKey(name, key_text, str(keys)), _print_made)
 
 
-def _print_made(found: MadeKey) -> None:
-    print(found.key)
+def _print_made(key: MadeKey) -> None:
+    print(key.key)

@@ -1,4 +1,4 @@
-"""The options of ``pytrt serve``, in groups, and what a server makes of each."""
+"""The options of ``pytrt serve``, in groups, and their values for the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...serving.access.access import Access
 from ...serving.config import read_limits
 from ...serving.model.spec import MOST_PROCESSES, Limits, ModelSpec
 from ...utils.declared import field_limits
-from ...utils.numbers import Whole
+from ...utils.numbers import IntRange
 from ...utils.optional import require
 from ...utils.toml_file import TomlFile
 from ..shared import options
@@ -31,49 +31,49 @@ _LONGEST_MS = 10_000
 
 
 def _read_delay(text: str) -> str:
-    found = _DURATION.fullmatch(text)
-    if found is None or milliseconds(text) > _LONGEST_MS:
+    match = _DURATION.fullmatch(text)
+    if match is None or milliseconds(text) > _LONGEST_MS:
         raise UsageError(f"--max-delay: expected a time of at most 10s, such as 500us, 2ms or 1s, found {text[:40]!r}")
     return text
 
 
 def milliseconds(text: str) -> float:
     """The milliseconds in ``2ms``, which was checked."""
-    found = _DURATION.fullmatch(text)
-    assert found is not None
-    return float(found[1]) * _MILLISECONDS[found[2]]
+    match = _DURATION.fullmatch(text)
+    assert match is not None
+    return float(match[1]) * _MILLISECONDS[match[2]]
 
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Where a server listens, and what it runs on."""
+    """Where a server listens, and the processes that it runs."""
 
     host: Annotated[str, option("ADDRESS", "Address to listen on; 0.0.0.0 means all addresses of this machine.")] = (
         "127.0.0.1"
     )
-    port: Annotated[int, number(Whole(0, 65535), "Port for HTTP; 0 means any free port.")] = 8000
+    port: Annotated[int, number(IntRange(0, 65535), "Port for HTTP; 0 means any free port.")] = 8000
     grpc_port: Annotated[
-        int | None, number(Whole(1, 65535), "Port for gRPC (Open Inference Protocol) as well, such as 8001.")
+        int | None, number(IntRange(1, 65535), "Port for gRPC (Open Inference Protocol) as well, such as 8001.")
     ] = None
     cpu: Annotated[
         int | None,
         number(
-            Whole(0, MOST_PROCESSES),
-            "Processes that speak HTTP and decode; 0: everything in one process; default: half of the cores, on two cores 0.",
+            IntRange(0, MOST_PROCESSES),
+            "Number of CPU processes (HTTP and image decoding); 0: everything in one process. Default: half of the cores; 0 on two cores.",
         ),
     ] = None
     gpu: Annotated[
         int | None,
         number(
-            Whole(0, MOST_PROCESSES),
-            "Processes that have the models and compute, on a GPU or not; default: one for each device. "
-            "0: none, each of the --cpu processes has the models itself, for small models on a CPU.",
+            IntRange(0, MOST_PROCESSES),
+            "Number of engine processes, which load the models and compute, also on a CPU; default: one per device. "
+            "0: none; each --cpu process loads the models itself, for small models on a CPU.",
         ),
     ] = None
     device: Annotated[
-        str | None, option("N,N,...", "GPUs over which these processes are spread, such as 0,1; default: the first.")
+        str | None, option("N,N,...", "GPUs to run the --gpu processes on, such as 0,1; default: the first.")
     ] = None
-    local: Annotated[bool, choice("Everything in one process, for breakpoints: --cpu 0.", "--local")] = False
+    local: Annotated[bool, choice("Run everything in one process, for debugging: --cpu 0.", "--local")] = False
     ray: Annotated[
         str | None,
         option(
@@ -93,7 +93,7 @@ class ServerOptions:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What every model has that the file of ``--config`` does not say otherwise for."""
+    """Defaults for all models; the file of ``--config`` can override them."""
 
     max_batch: Annotated[
         int | None,
@@ -112,15 +112,13 @@ class ModelOptions:
     ] = "2ms"
     queue: Annotated[
         int,
-        number(
-            field_limits(ModelSpec, "queue"), "Number of requests per model that may wait; further ones get status 503."
-        ),
+        number(field_limits(ModelSpec, "queue"), "Number of queued requests per model; further ones get status 503."),
     ] = 256
     decode: Annotated[
         Literal["auto", "cpu", "gpu"],
         option(
             "WHERE",
-            "Who decodes JPEG files for a detector: cpu; gpu (engine cuda); auto: the GPU too, while the CPU threads are busy.",
+            "Where a detector decodes JPEG files: cpu; gpu (engine cuda); auto: the GPU too, while the CPU threads are busy.",
         ),
     ] = "auto"
     engine: options.Engine = "auto"
@@ -132,17 +130,17 @@ class ModelOptions:
     ] = None
 
     def defaults(self) -> dict[str, Any]:
-        """The same in the words of `ModelSpec`."""
-        given = {name: getattr(self, name) for name in ("engine", "max_batch", "queue", "decode")}
+        """The defaults with the field names of `ModelSpec`."""
+        values = {name: getattr(self, name) for name in ("engine", "max_batch", "queue", "decode")}
         registry = "" if self.registry is None else str(self.registry)
-        return {**given, "max_delay_ms": milliseconds(self.max_delay), "registry": registry}
+        return {**values, "max_delay_ms": milliseconds(self.max_delay), "registry": registry}
 
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """Who may connect to a server and what it takes of them, and what is recorded of requests."""
+    """Access to a server, limits on clients, and logs."""
 
-    body_limit: Annotated[int, number(Whole(1, _MAX_MIB), "Largest body of a request.", metavar="MIB")] = (
+    body_limit: Annotated[int, number(IntRange(1, _MAX_MIB), "Largest body of a request.", metavar="MIB")] = (
         Limits.body_bytes >> 20
     )
     shared_memory: Annotated[
@@ -164,7 +162,8 @@ class ClientOptions:
     )
     tls_key: Annotated[Path | None, option("FILE", "Private key of that certificate (PEM).")] = None
     tls_ca: Annotated[
-        Path | None, option("FILE", "Authorities (PEM); clients must show a certificate that one of them signed.")
+        Path | None,
+        option("FILE", "CA certificates (PEM). Clients must present a certificate signed by one of them (mutual TLS)."),
     ] = None
     keys: Annotated[
         Path | None, option("FILE", "Keys of clients, as `pytrt serve-key` writes them; others are refused.")
@@ -176,10 +175,10 @@ class ClientOptions:
         list[str] | None,
         option("ORIGIN", "Let pages of this origin use the server, such as https://example.org; may be repeated."),
     ] = None
-    access_log: Annotated[
-        Path | None, option("FILE", "Write a line for each request to this file; - means standard error.")
-    ] = None
-    access_log_form: Annotated[Literal["json", "plain"], choice("Form of these lines: JSON, or for people.")] = "json"
+    access_log: Annotated[Path | None, option("FILE", "Write an access log to this file; - means standard error.")] = (
+        None
+    )
+    access_log_form: Annotated[Literal["json", "plain"], choice("Form of the access log: JSON, or text.")] = "json"
     trace_endpoint: Annotated[
         str | None,
         option(
@@ -190,15 +189,15 @@ class ClientOptions:
 
     def limits(self, file: TomlFile | None) -> Limits:
         """The limits, together with those of the file of ``--config``."""
-        given = {
+        values = {
             "body_bytes": self.body_limit << 20,
             "shared_memory_regions": _SHARED_REGIONS if self.shared_memory else 0,
             "urls": tuple(self.allow_urls or ()),
         }
-        return Limits(**given) if file is None else read_limits(file, given)  # type: ignore[arg-type]
+        return Limits(**values) if file is None else read_limits(file, values)  # type: ignore[arg-type]
 
     def access(self) -> Access:
-        """Who may connect, and what is recorded."""
-        given: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(Access)}
-        given |= {name: str(value) for name, value in given.items() if isinstance(value, Path)}
-        return Access(**{**given, "cors": tuple(self.cors or ())})
+        """The settings of access and logs."""
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(Access)}
+        values |= {name: str(value) for name, value in values.items() if isinstance(value, Path)}
+        return Access(**{**values, "cors": tuple(self.cors or ())})

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from ...errors import UnavailableError, UsageError
 from ...serving.server_load import ModelLoad, Reading, ServerLoad, load_between
-from ...utils.numbers import Real
+from ...utils.numbers import FloatRange
 from ...utils.optional import require
 from ..app import app
 from ..shared.number import number
@@ -44,7 +44,7 @@ def command(
         str, typer.Argument(metavar="[URL]", help="Address of a server that pytrt serve runs.", show_default=False)
     ] = "http://localhost:8000",
     interval: Annotated[
-        float, number(Real(0.1, 3600), "Time between two readings of the metrics.", metavar="SECONDS")
+        float, number(FloatRange(0.1, 3600), "Time between two readings of the metrics.", metavar="SECONDS")
     ] = 2.0,
     once: Annotated[bool, choice("Print one table, and end.", "--once")] = False,
 ) -> Result[ServerLoad] | None:
@@ -81,19 +81,19 @@ def _address(url: str) -> str:
     Raises:
         UsageError: it is none.
     """
-    whole = url if "://" in url else f"http://{url}"
+    full_url = url if "://" in url else f"http://{url}"
     try:
-        parts = urlsplit(whole)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        parts = urlsplit(full_url)
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
-        known = False
-    if not known or not whole.isascii() or not whole.isprintable() or " " in whole:
+        is_valid = False
+    if not is_valid or not full_url.isascii() or not full_url.isprintable() or " " in full_url:
         raise UsageError(f"expected an address, found {url[:100]!r}.\nDo: pytrt serve-top http://localhost:8000")
-    return whole.rstrip("/")
+    return full_url.rstrip("/")
 
 
 def _read(address: str) -> Reading:
-    """The metrics of a server now.
+    """Read a server's metrics.
 
     Raises:
         UnavailableError: it does not answer, or refuses.
@@ -135,7 +135,7 @@ def _show_live(address: str, before: Reading, interval: float) -> None:
         BrokenPipeError: the terminal is gone.
     """
     try:
-        _renew(address, before, interval)
+        _refresh_until_quit(address, before, interval)
     except OSError:
         if sys.stdout.isatty():
             raise
@@ -143,7 +143,7 @@ def _show_live(address: str, before: Reading, interval: float) -> None:
         raise BrokenPipeError
 
 
-def _renew(address: str, before: Reading, interval: float) -> None:
+def _refresh_until_quit(address: str, before: Reading, interval: float) -> None:
     live = require("rich.live", extra="cli")
     shown = f"{address}: the first table comes in {interval:g} s; q ends"
     with live.Live(shown, console=console(), screen=True, auto_refresh=False) as display, KeyPresses() as keys:
@@ -161,37 +161,37 @@ def _renew(address: str, before: Reading, interval: float) -> None:
             return
 
 
-def _print(found: ServerLoad) -> None:
-    console().print(_table(found))
+def _print(load: ServerLoad) -> None:
+    console().print(_table(load))
 
 
-def _table(found: ServerLoad) -> Group:
+def _table(load: ServerLoad) -> Group:
     text = require("rich.text", extra="cli").Text
     table = require("rich.table", extra="cli").Table(box=require("rich.box", extra="cli").SIMPLE)
     for index, column in enumerate(_COLUMNS):
         table.add_column(column, justify="right" if index else "left", overflow="fold")
-    names = [each.name for each in found.models]
-    for each in found.models:
-        name = each.name if names.count(each.name) == 1 else f"{each.name} {each.version}"
-        table.add_row(*map(text, _cells(name, each)), style="" if each.ready else "yellow")
-    made: Group = require("rich.console", extra="cli").Group(text(_head(found), style="bold"), table)
-    return made
+    names = [model_load.name for model_load in load.models]
+    for model_load in load.models:
+        name = model_load.name if names.count(model_load.name) == 1 else f"{model_load.name} {model_load.version}"
+        table.add_row(*map(text, _model_cells(name, model_load)), style="" if model_load.ready else "yellow")
+    group: Group = require("rich.console", extra="cli").Group(text(_head(load), style="bold"), table)
+    return group
 
 
-def _head(found: ServerLoad) -> str:
+def _head(load: ServerLoad) -> str:
     """The server in one line."""
-    parts = [found.url, f"{found.seconds:.1f} s"]
-    parts.append("processes: " + ", ".join(f"{count} {role}" for role, count in found.processes.items() if count))
-    again = ", ".join(f"{count} {role}" for role, count in found.restarts.items() if count)
+    parts = [load.url, f"{load.seconds:.1f} s"]
+    parts.append("processes: " + ", ".join(f"{count} {role}" for role, count in load.processes.items() if count))
+    again = ", ".join(f"{count} {role}" for role, count in load.restarts.items() if count)
     if again:
         parts.append(f"started again: {again}")
-    for gpu in found.gpus:
+    for gpu in load.gpus:
         memory = f"{gpu.used_bytes / 2**30:.1f} of {gpu.total_bytes / 2**30:.1f} GiB"
         parts.append(f"GPU {gpu.index} {gpu.name}: {gpu.utilization:.0%}, {memory}")
     return "; ".join(parts)
 
 
-def _cells(name: str, model: ModelLoad) -> tuple[str, ...]:
+def _model_cells(name: str, model: ModelLoad) -> tuple[str, ...]:
     def share(value: float | None) -> str:
         return "–" if value is None else f"{value:.0%}"
 

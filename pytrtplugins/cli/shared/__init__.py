@@ -1,1 +1,1 @@
-"""What several commands share: options, results, tables, and how models are loaded."""
+"""Shared by several commands: options, results, tables, and loading of models."""

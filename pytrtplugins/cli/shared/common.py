@@ -1,4 +1,4 @@
-"""Options that every command of ``pytrt`` takes: for the amount and the form of the output, and for the file of defaults."""
+"""Options of every command of ``pytrt``: amount and form of the output, and the file of defaults."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["add_options"]
 
 
 def add_options(command: Any) -> Any:
-    """Give -q, -v, --json, --config and old names of options to each command of a group, and of groups within it; gives the group back."""
+    """Add -q, -v, --json, --config and old option names to each command of a group and its subgroups; returns the group."""
     params = _params()
     waiting = [(command.name, command)]
     while waiting:
-        words, each = waiting.pop()
-        if inner := getattr(each, "commands", None):
+        words, subcommand = waiting.pop()
+        if inner := getattr(subcommand, "commands", None):
             waiting += [(f"{words} {name}", part) for name, part in inner.items()]
         else:
-            names = {name for param in each.params for name in param.opts}
-            each.params += [param for param in params if not names & set(param.opts)]
-            accept_old_names(each, words)
+            names = {name for param in subcommand.params for name in param.opts}
+            subcommand.params += [param for param in params if not names & set(param.opts)]
+            accept_old_names(subcommand, words)
     return command
 
 
@@ -39,15 +39,15 @@ def _params() -> list[Any]:
     return list(require("typer.main", extra="cli", package="typer").get_command(app).params)
 
 
-def _be_quiet(asked: bool) -> bool:
-    if asked:
+def _set_quiet(value: bool) -> bool:
+    if value:
         be_quiet()
         current_output().be_quiet()
-    return asked
+    return value
 
 
 def _read_defaults(context: typer.Context, path: Path | None) -> None:  # type: ignore[name-defined]
-    """Called before other options are looked at, whether it is given or not."""
+    """Callback of ``--config``, which click calls before other options, whether it is given or not."""
     path = path or find_config(Path.cwd())
     if path is not None:
         file = open_config(path)
@@ -55,17 +55,17 @@ def _read_defaults(context: typer.Context, path: Path | None) -> None:  # type: 
         context.obj = file
 
 
-def _be_json(context: typer.Context, asked: bool) -> bool:  # type: ignore[name-defined]  # typer goes by the type
-    if asked:
+def _set_json(context: typer.Context, value: bool) -> bool:  # type: ignore[name-defined]  # typer goes by the type
+    if value:
         current_output().be_json(context)
-    return asked
+    return value
 
 
-def _be_verbose(asked: bool) -> bool:
-    if asked:
+def _set_verbose(value: bool) -> bool:
+    if value:
         be_verbose()
         current_output().verbose = True
-    return asked
+    return value
 
 
 def _options(
@@ -81,14 +81,16 @@ def _options(
     ] = None,
     quiet: Annotated[
         bool,
-        typer.Option("--quiet", "-q", is_eager=True, callback=_be_quiet, expose_value=False, help="Print errors only."),
+        typer.Option(
+            "--quiet", "-q", is_eager=True, callback=_set_quiet, expose_value=False, help="Print errors only."
+        ),
     ] = False,
     verbose: Annotated[
         bool,
         typer.Option(
             "--verbose",
             "-v",
-            callback=_be_verbose,
+            callback=_set_verbose,
             expose_value=False,
             help="Show decisions on the way, and after an error everything that the engine's library reported.",
         ),
@@ -98,10 +100,10 @@ def _options(
         typer.Option(
             "--json",
             is_eager=True,  # before plugins are imported, which may print
-            callback=_be_json,
+            callback=_set_json,
             expose_value=False,
             help="Print the result as JSON, and everything else to stderr.",
         ),
     ] = False,
 ) -> None:
-    """What the options are made of."""
+    """Parameters of the shared options."""

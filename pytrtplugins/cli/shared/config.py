@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...utils.declared import mismatch, nearest, single_kind
+from ...utils.declared import element_type, mismatch, nearest
 from ...utils.text_formats import shorten
 from ...utils.toml_file import TomlFile, read_text
 from .number import limits_of
@@ -27,7 +27,7 @@ _TABLE = ("tool", "pytrt")  # in a pyproject.toml
 
 @dataclass(frozen=True)
 class Default:
-    """The default of an option, as a file has it.
+    """The default of an option in a file.
 
     Attributes:
         command: The command.
@@ -44,7 +44,7 @@ class Default:
 
 @dataclass(frozen=True)
 class Defaults:
-    """What a file says.
+    """All defaults in a file.
 
     Attributes:
         file: The file; empty where there is none.
@@ -56,7 +56,7 @@ class Defaults:
 
 
 def find_config(folder: Path) -> Path | None:
-    """The nearest pytrt.toml, or pyproject.toml with a table tool.pytrt, in a folder or above it; None where there is none.
+    """The nearest pytrt.toml, or pyproject.toml with a table tool.pytrt, in a folder or its parents; None if there is none.
 
     One that belongs to somebody else, who is neither root nor the owner of the folder, is left out with a warning: it could
     name a module to import.
@@ -94,24 +94,24 @@ def read_config(file: TomlFile, root: Any) -> Defaults:
     return Defaults(str(file.path), tuple(_read(data, root, (), file)))
 
 
-def defaults_for(context: Any, found: Defaults) -> dict[str, Any]:
-    """The defaults of one command, as click takes them; relative paths are relative to the file's folder."""
-    command, folder = context.command_path.partition(" ")[2], Path(found.file).parent
+def defaults_for(context: Any, config: Defaults) -> dict[str, Any]:
+    """The defaults of one command for click; relative paths are relative to the file's folder."""
+    command, folder = context.command_path.partition(" ")[2], Path(config.file).parent
     names = {option_name(param): param.name for param in context.command.params}
     hints = typing.get_type_hints(context.command.callback)
-    made = {}
-    for default in found.defaults:
+    values = {}
+    for default in config.defaults:
         if default.command == command:
             name = names[default.option]
-            made[name] = _given(default.value, single_kind(hints[name])[0], folder)
-    return made
+            values[name] = _as_argument(default.value, element_type(hints[name])[0], folder)
+    return values
 
 
 # -- inside --------------------------------------------------------------------------------------------------------------
 
 
 def _read(data: Any, command: Any, words: tuple[str, ...], file: TomlFile) -> Iterator[Default]:
-    """The defaults in the table of a command, or of a group of commands."""
+    """Read the table of a command, or of a group of commands."""
     name = " ".join(("pytrt", *words))
     if not isinstance(data, dict):
         raise file.error(words, f"{name}: expected a table, [{'.'.join(words)}], found {shorten(data)}.")
@@ -119,15 +119,15 @@ def _read(data: Any, command: Any, words: tuple[str, ...], file: TomlFile) -> It
     if inner is not None:
         for key, value in data.items():
             if key not in inner:
-                known = inner if words else (*inner, *_served_tables())
-                raise file.error((*words, key), f"{name} has no command {key!r}.{nearest(key, known)}")
+                known_commands = inner if words else (*inner, *_served_tables())
+                raise file.error((*words, key), f"{name} has no command {key!r}.{nearest(key, known_commands)}")
             yield from _read(value, inner[key], (*words, key), file)
         return
     options = {
-        name.lstrip("-").lower(): each
-        for each in command.params
-        for name in each.opts
-        if name.startswith("--") and each.expose_value
+        name.lstrip("-").lower(): parameter
+        for parameter in command.params
+        for name in parameter.opts
+        if name.startswith("--") and parameter.expose_value
     }
     hints = typing.get_type_hints(command.callback, include_extras=True)
     renamed = old_names(" ".join(words))
@@ -143,16 +143,16 @@ def _read(data: Any, command: Any, words: tuple[str, ...], file: TomlFile) -> It
 
 
 def _served_tables() -> tuple[str, ...]:
-    """The tables that say which models are served and how."""
+    """Names of the tables that configure served models."""
     from ...serving.config import TABLES  # which takes long to import, and most have no such file
 
     return TABLES
 
 
-def _given(value: Any, kind: Any, folder: Path) -> Any:
-    """A value as a command line has it."""
+def _as_argument(value: Any, kind: Any, folder: Path) -> Any:
+    """A value as it would be on a command line."""
     if isinstance(value, list):
-        return [_given(item, kind, folder) for item in value]
+        return [_as_argument(item, kind, folder) for item in value]
     if kind is Path:
         return str(folder / value)
     return value if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""The user's words for a plugin: a class or an instance, values of its fields, and its inputs."""
+"""Parse a plugin from the command line: a class or an instance, values of its fields, and its inputs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from ...errors import FormatError, UsageError
 from ...plugin.base import Plugin
+from ...plugin.field_values import value_origin
 from ...plugin.fields import FieldSpec
-from ...plugin.given import came_from
 from ...utils.text_formats import parse_json
 from . import loading, option_values
 
@@ -26,11 +26,11 @@ def open_plugin(target: str, pairs: Sequence[str] | None = None) -> type[Plugin]
         RegistryError: the module has no such plugin.
         FieldError: a value does not fit its field, or a field without a default has none.
     """
-    found = loading.import_plugin(target, instances=True)
-    values = read_fields(pairs, found if isinstance(found, type) else type(found))
+    plugin = loading.import_plugin(target, instances=True)
+    values = read_fields(pairs, plugin if isinstance(plugin, type) else type(plugin))
     if not values:
-        return found
-    return found(**values) if isinstance(found, type) else type(found)(**{**found.fields(), **values})
+        return plugin
+    return plugin(**values) if isinstance(plugin, type) else type(plugin)(**{**plugin.fields(), **values})
 
 
 def read_fields(pairs: Sequence[str] | None, cls: type[Plugin]) -> dict[str, Any]:
@@ -41,13 +41,13 @@ def read_fields(pairs: Sequence[str] | None, cls: type[Plugin]) -> dict[str, Any
         FieldError: a value does not fit its field.
     """
     specs = {spec.name: spec for spec in cls.field_specs()}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, text in option_values.read_pairs(pairs, "--set", _EXPECTED, empty=True).items():
         if name not in specs:
             raise UsageError(f"--set {name}: {cls.__name__} has no such field. Fields: {', '.join(specs) or 'none'}.")
-        with came_from(f"--set {name}={text[:80]}"):
-            found[name] = specs[name].convert(_value(specs[name], text), cls.__name__)
-    return found
+        with value_origin(f"--set {name}={text[:80]}"):
+            values[name] = specs[name].convert(_parse_value(specs[name], text), cls.__name__)
+    return values
 
 
 def read_samples(pairs: Sequence[str] | None) -> dict[str, Any] | None:
@@ -56,18 +56,18 @@ def read_samples(pairs: Sequence[str] | None) -> dict[str, Any] | None:
     Raises:
         UsageError: one has another form, or its file cannot be read.
     """
-    found: dict[str, Any] = {}
+    samples: dict[str, Any] = {}
     for name, text in option_values.read_pairs(pairs, "--input", "NAME=@FILE.npy or NAME=LOW..HIGH").items():
         if text.startswith("@") or text.endswith(".npy"):
-            found[name] = option_values.read_array(text.removeprefix("@"), f"--input {name}={text}")
+            samples[name] = option_values.read_array(text.removeprefix("@"), f"--input {name}={text}")
             continue
         bounds = tuple(map(option_values.read_value, text.split("..")))
         if len(bounds) != 2 or any(type(bound) not in (int, float) for bound in bounds):
             raise UsageError(
                 f"--input {name}={text[:80]}: expected NAME=@FILE.npy or NAME=LOW..HIGH, such as index=0..9."
             )
-        found[name] = bounds
-    return found or None
+        samples[name] = bounds
+    return samples or None
 
 
 def read_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]] | None:
@@ -78,17 +78,17 @@ def read_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]] | Non
     """
     if not texts:
         return None
-    found: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     for part in ",".join(texts).split(","):
         name, _, dims = part.partition("=")
-        if not name or not re.fullmatch(r"\d{1,9}(x\d{1,9}){0,7}", dims) or name in found:
+        if not name or not re.fullmatch(r"\d{1,9}(x\d{1,9}){0,7}", dims) or name in shapes:
             raise UsageError(f"--shape {part[:80]}: expected NAME=DIMS, once for each input, such as x=1x8x6x6.")
-        found[name] = tuple(map(int, dims.split("x")))
-    return found
+        shapes[name] = tuple(map(int, dims.split("x")))
+    return shapes
 
 
-def _value(spec: FieldSpec, text: str) -> Any:
-    """What a person typed: text as it is or in JSON, else numbers, or what a file has."""
+def _parse_value(spec: FieldSpec, text: str) -> Any:
+    """Parse a typed value: text as it is or in JSON, numbers, or the contents of a file."""
     kind = spec.field_kind
     if kind.quotes and not text.startswith(kind.quotes):
         return kind.split_text(text)

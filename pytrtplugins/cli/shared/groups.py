@@ -1,4 +1,4 @@
-"""Groups of options that several commands take: a dataclass declares them once, and a command takes it as one parameter."""
+"""Groups of options that several commands share: a dataclass declares them, and a command has it as one parameter."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, parameter in inspect.signature(command).parameters.items():
         shown = inspect.signature(groups[name]).parameters.values() if name in groups else [parameter]
         types = typing.get_type_hints(groups[name], include_extras=True) if name in groups else hints
-        parameters += [each.replace(kind=each.KEYWORD_ONLY, annotation=types[each.name]) for each in shown]
+        parameters += [item.replace(kind=item.KEYWORD_ONLY, annotation=types[item.name]) for item in shown]
 
     @functools.wraps(command)
     def with_groups(**values: Any) -> Any:
@@ -41,20 +41,20 @@ def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(**values)
 
     with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_groups.__annotations__ = {each.name: each.annotation for each in parameters} | {"return": hints["return"]}
+    with_groups.__annotations__ = {item.name: item.annotation for item in parameters} | {"return": hints["return"]}
     return with_groups
 
 
 @dataclass(frozen=True)
 class NetworkOptions:
-    """A network, and the modules of its plugins."""
+    """Options for a network, and modules of its plugins."""
 
     model: options.Model
     weights: options.Weights = None
     plugins: options.Plugins = None
 
     def open(self, *batch: BatchSize) -> onnx.ModelProto:
-        """Read the network as an ONNX model; darknet's gets a batch that is given."""
+        """Read the network as an ONNX model; darknet's networks get the given batch."""
         return loading.open_model(self.model, self.weights, *batch)
 
     def open_graph(self) -> Graph:
@@ -64,7 +64,7 @@ class NetworkOptions:
 
 @dataclass(frozen=True)
 class EngineOptions(NetworkOptions):
-    """A network, and how an engine of it is built."""
+    """Options for a network and for building its engine."""
 
     engine: options.Engine = "auto"
     precision: options.Precision = "fp32"
@@ -74,7 +74,7 @@ class EngineOptions(NetworkOptions):
     forms: options.Forms = None
 
     def open_engine(self, settings: dict[str, Any] | None = None, **more: Any) -> Engine:
-        """Build the engine, or load it; `loading.open_engine` says what else can be given."""
+        """Build or load the engine; other arguments are those of `loading.open_engine`."""
         return loading.open_engine(
             self.model,
             self.weights,

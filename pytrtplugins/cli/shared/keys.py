@@ -45,12 +45,12 @@ def result_types(command: Any) -> tuple[type, ...]:
     """The classes of which a command's ``result`` may be."""
     hint = typing.get_type_hints(command.callback).get("return")
     several = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
-    return tuple(typing.get_args(each)[0] for each in several if typing.get_origin(each) is Result)
+    return tuple(typing.get_args(member)[0] for member in several if typing.get_origin(member) is Result)
 
 
 def keys(cls: type, path: str = "") -> Iterator[Key]:
-    """The keys of a result, those of the objects inside it behind them."""
-    meanings, hints = _meanings(cls), typing.get_type_hints(cls, localns=_late())
+    """The keys of a result, followed by those of nested objects."""
+    meanings, hints = _meanings(cls), typing.get_type_hints(cls, localns=_deferred_classes())
     for field in dataclasses.fields(cls):
         yield Key(path + field.name, _text(hints[field.name]), meanings.get(field.name, ""))
         mark, inner = _inner(hints[field.name])
@@ -58,8 +58,8 @@ def keys(cls: type, path: str = "") -> Iterator[Key]:
             yield from keys(inner, f"{path}{field.name}{mark}.")
 
 
-def _late() -> dict[str, Any]:
-    """Classes in results' annotations whose names are not in the class's module: not imported there, or it is named for its package."""
+def _deferred_classes() -> dict[str, Any]:
+    """Classes in annotations of results that their modules do not import at run time, by name."""
     from darknet2caffe.inspect import Row
 
     from ...engines import Arithmetic
@@ -73,8 +73,8 @@ def _inner(hint: Any) -> tuple[str, type | None]:
     if dataclasses.is_dataclass(hint):
         return "", hint  # type: ignore[return-value]
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
-    for each in inside:
-        mark, inner = _inner(each)
+    for argument in inside:
+        mark, inner = _inner(argument)
         if inner is not None:
             return ("{}" if _is_mapping(origin) else "[]" if origin is tuple else "") + mark, inner
     return "", None
@@ -89,7 +89,7 @@ def _text(hint: Any) -> str:
     if _is_mapping(origin):
         return f"object of any keys, each with {_text(inside[1])}"
     if origin is typing.Literal:
-        return " or ".join(f'"{each}"' for each in inside)
+        return " or ".join(f'"{literal}"' for literal in inside)
     if origin is tuple:
         return f"list of {_text(inside[0])}" if inside[1:] == (...,) else f"list: {', '.join(map(_text, inside))}"
     return _WORDS[hint]
@@ -100,10 +100,10 @@ def _is_mapping(origin: Any) -> bool:
 
 
 def _meanings(cls: type) -> dict[str, str]:
-    """What the docstring says of each attribute."""
+    """The description of each attribute in a class's docstring."""
     _, _, section = re.sub(r"^Fields:$", "Attributes:", inspect.getdoc(cls) or "", flags=re.MULTILINE).partition(
         "Attributes:\n"
     )
     lines = re.split(r"\n(?=\S)", section)[0]
-    found = re.findall(r"^    (\w+): (.*(?:\n {6,}.*)*)", lines, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in found}
+    entries = re.findall(r"^    (\w+): (.*(?:\n {6,}.*)*)", lines, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}

@@ -1,4 +1,4 @@
-"""The user's words → models, engines, calibrators, plugin classes."""
+"""Load models, engines, calibrators and plugin classes from words of the command line."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def names_beside(model: Path) -> Path | None:
 
 
 def open_detector(engine: Engine, path: Path, names: Path | None = None, **options: Any) -> Yolov2:
-    """A detector, with the names that are given, else those that the model brings, else those of the file beside it.
+    """A detector, with the given class names, else those of the model, else those of the file next to it.
 
     Raises:
         PytrtpluginsError: as `pytrtplugins.models.Yolov2`.
@@ -86,7 +86,7 @@ def open_model(path: Path, weights: Path | None = None, batch: BatchSize = 1) ->
     Args:
         path: The file.
         weights: darknet's weights.
-        batch: Of what darknet's network becomes.
+        batch: Batch size of a network converted from darknet.
 
     Raises:
         UsageError: the file is missing, or weights are given for an ONNX file.
@@ -96,7 +96,7 @@ def open_model(path: Path, weights: Path | None = None, batch: BatchSize = 1) ->
 
 
 def open_graph(path: Path, weights: Path | None = None) -> Graph:
-    """The same, opened for changes; one whose weights lie in a file of their own is saved so again.
+    """A model opened for editing; weights in a separate file are saved separately again.
 
     Raises:
         UsageError: as `open_model`.
@@ -139,12 +139,13 @@ def open_engine(
     settings: Mapping[str, Any] | None = None,
     plugins: Mapping[str, str] | None = None,
     batch: int | None = None,
-    said: Mapping[str, Any] | None = None,
+    details: Mapping[str, Any] | None = None,
     as_asked: bool = False,
 ) -> Engine:
     """Load a saved engine, or build one from an ONNX file or a .cfg, which becomes a network of this batch.
 
-    What is ``said`` of a detector (`pytrtplugins.models.describe`) goes into the engine; the names beside the model, where neither has any.
+    ``details`` of a detector (`pytrtplugins.models.describe`) are stored in the engine; class names come from the file next to the model if
+    neither has any.
     With ``as_asked`` an engine for CPUs computes in the precision even where float32 is faster, unless the settings say otherwise: commands
     that measure accuracy, or compare precisions, measure what they were asked for.
     A precision file brings its scales with it; INT8 and FP8 take them from the cache, by default the model's name with ``.cache``, or
@@ -169,10 +170,10 @@ def open_engine(
     if precision.endswith(_PRECISION_FILES) and (calibration or cache):
         raise UsageError(f"{precision} holds its own scales: leave out --cache and --calibration.")
     model = open_model(path, weights, batch or 1)
-    said = dict(said or {})
-    if said.get("names") is None and read_description(model).names is None:
-        said["names"] = names_beside(path)
-    describe(model, **said)
+    details = dict(details or {})
+    if details.get("names") is None and read_description(model).names is None:
+        details["names"] = names_beside(path)
+    describe(model, **details)
     calibrator = None
     if precision in CODES and not any(node.op_type == "QuantizeLinear" for node in model.graph.node):
         cache = cache or path.with_suffix(".cache")
@@ -245,10 +246,10 @@ def import_plugin(target: str, *, instances: bool = False) -> type[Plugin] | Plu
     if not (colon and module_name and class_name):
         raise UsageError(f"plugin {target!r}: expected module:Class or file.py:Class, such as mylayers:ChannelShuffle.")
     module: Any = _library(module_name) if module_name.endswith(".so") else import_user_module(module_name)
-    found = getattr(module, class_name, None)
-    if instances and isinstance(found, Plugin):
-        return found
-    if not (isinstance(found, type) and issubclass(found, Plugin)):
+    attribute = getattr(module, class_name, None)
+    if instances and isinstance(attribute, Plugin):
+        return attribute
+    if not (isinstance(attribute, type) and issubclass(attribute, Plugin)):
         members = {cls.__name__: cls for cls in getattr(module, "plugins", ())} or vars(module)
         classes = {name: value for name, value in members.items() if isinstance(value, type)}
         plugins = [name for name, value in classes.items() if issubclass(value, Plugin) and value is not Plugin]
@@ -256,7 +257,7 @@ def import_plugin(target: str, *, instances: bool = False) -> type[Plugin] | Plu
             f"plugin {target!r}: {module_name} has no plugin class {class_name!r}. It has: {', '.join(plugins) or 'none'}.",
             name=class_name,
         )
-    return found
+    return attribute
 
 
 def _library(path: str) -> Any:

@@ -1,4 +1,4 @@
-"""Options of ``pytrt`` that take a number: whoever gives another one is told which option it is and what it takes."""
+"""Options that take a number within limits; the error for another one names the option and the limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import UsageError
-from ...utils.numbers import Real, Whole
+from ...utils.numbers import FloatRange, IntRange
 from ...utils.optional import require
 
 typer = require("typer", extra="cli", feature="the command pytrt")
@@ -14,17 +14,17 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 __all__ = ["limits_of", "number"]
 
 
-def number(limits: Whole | Real, help: str, *names: str, metavar: str = "N") -> Any:
-    """An option that takes a number, or several of them where it may be repeated: what goes into `Annotated` beside the type."""
+def number(limits: IntRange | FloatRange, help: str, *names: str, metavar: str = "N") -> Any:
+    """Declaration of an option that takes a number, or several if it may be repeated, for `Annotated`."""
     return typer.Option(*names, metavar=metavar, help=help, parser=str, callback=_reading(limits))
 
 
-def limits_of(option: Any) -> Whole | Real | None:
+def limits_of(option: Any) -> IntRange | FloatRange | None:
     """The limits of an option that `number` made; None for others."""
     return getattr(option.callback, "limits", None)
 
 
-def _reading(limits: Whole | Real) -> Callable[[Any, Any, Any], Any]:
+def _reading(limits: IntRange | FloatRange) -> Callable[[Any, Any, Any], Any]:
     def read(context: Any, parameter: Any, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return [read(context, parameter, item) for item in value]

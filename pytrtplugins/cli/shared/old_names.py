@@ -1,4 +1,4 @@
-"""Old names of options: they still work, ``--help`` does not show them, and a warning says the new name."""
+"""Old names of options: they work, are not in ``--help``, and print a warning with the new name."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def warn(command: str, old: str, new: str) -> None:
 
 
 def accept_old_names(command: Any, words: str) -> None:
-    """Let a command of click, which is called by these words, take the old names of its options."""
+    """Let a click command accept the old names of its options."""
     names = old_names(words)
     if names:
         command.parse_args = functools.partial(_parse, command.parse_args, words, names)

@@ -1,4 +1,4 @@
-"""Declarations of arguments and options of ``pytrt``: what goes into `Annotated` beside the type."""
+"""Declarations of arguments and options for `Annotated`."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def choice(help: str, *names: str) -> Any:
 
 
 def option(metavar: str, help: str, *names: str) -> Any:
-    """An option that takes a text or a path, which ``--help`` calls ``metavar``."""
+    """Declaration of an option that takes a text or a path, called ``metavar`` in ``--help``."""
     return typer.Option(*names, metavar=metavar, help=help)

@@ -1,4 +1,4 @@
-"""The texts of options → arrays, settings, forms of plugins, pairs and words."""
+"""Parse texts of options into arrays, settings, forms of plugins, pairs and words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["read_array", "read_forms", "read_inputs", "read_pairs", "read_settin
 def read_inputs(
     pairs: Sequence[str] | None, engine: Engine, max_bytes: int = MAX_BYTES, *, free: int = 1
 ) -> dict[str, npt.NDArray[Any]]:
-    """Arrays for every input of an engine: from ``name=file.npy``, and random ones in 0..1 where none is given.
+    """Arrays for every input of an engine: from ``name=file.npy``, else random numbers in 0..1.
 
     No array that is read may be larger than ``max_bytes``; in random ones free dims are ``free``.
 
@@ -33,22 +33,22 @@ def read_inputs(
         UsageError: a pair has another form, names no input, or its file is not a .npy file; or an input of unknown rank is not given.
     """
     names = [desc.name for desc in engine.inputs]
-    given: dict[str, npt.NDArray[Any]] = {}
+    arrays: dict[str, npt.NDArray[Any]] = {}
     expected = f"NAME=FILE.npy. Inputs: {', '.join(names)}"
     for name, text in read_pairs(pairs, "--input", expected, names).items():
         file = text.removeprefix("@")  # as check-plugin and --set have it
-        given[name] = read_array(file, f"--input {name}={text}", max_bytes)
+        arrays[name] = read_array(file, f"--input {name}={text}", max_bytes)
     rng = np.random.default_rng(0)
     for desc in engine.inputs:
-        if desc.name not in given and isinstance(desc.dims, AnyDims):
+        if desc.name not in arrays and isinstance(desc.dims, AnyDims):
             raise UsageError(
                 f"input {desc.name!r} is of any rank: the model does not say how many axes it has.\n"
                 f"Do: --input {desc.name}=FILE.npy"
             )
-        if desc.name not in given:
+        if desc.name not in arrays:
             dims = [dim if isinstance(dim, int) else free for dim in desc.dims]
-            given[desc.name] = rng.random(dims, dtype=np.float32).astype(desc.dtype.numpy)
-    return given
+            arrays[desc.name] = rng.random(dims, dtype=np.float32).astype(desc.dtype.numpy)
+    return arrays
 
 
 def read_array(file: str, option: str, max_bytes: int = MAX_BYTES) -> npt.NDArray[Any]:
@@ -70,14 +70,14 @@ def read_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
     Raises:
         UsageError: one has another form.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, text in read_pairs(pairs, "--setting", "NAME=VALUE, such as batch=1,8,16", empty=True).items():
-        found[name] = read_value(text)
-    return found
+        settings[name] = read_value(text)
+    return settings
 
 
 def read_value(text: str) -> Any:
-    """What is typed as a value: JSON, a list such as ``1,8,16``, text, or words such as ``tactics,graph``."""
+    """Parse a value: JSON, a list such as ``1,8,16``, text, or words such as ``tactics,graph``."""
     for form in (text, f"[{text}]"):
         with contextlib.suppress(FormatError):
             return parse_json(form, "the value")
@@ -114,12 +114,12 @@ def read_pairs(
     *,
     empty: bool = False,
 ) -> dict[str, str]:
-    """What an option that may be repeated says as ``name=value``, with a value that may be empty where that is allowed.
+    """Parse values ``name=value`` of a repeatable option; the value may be empty if ``empty`` is on.
 
     Raises:
         UsageError: a text has another form, or another name or value than those that are given.
     """
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
         if (
@@ -128,5 +128,5 @@ def read_pairs(
             or value not in (values or (value,))
         ):
             raise UsageError(f"{option} {text[:80]}: expected {expected}.")
-        found[name] = value
-    return found
+        pairs[name] = value
+    return pairs

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands of ``pytrt`` take; their values are checked before anything else is done."""
+"""Arguments and options that several commands share; their values are checked first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from ...engines import names
 from ...plugin.policy import FORMS
-from ...utils.numbers import SHARE, THREADS, Whole
+from ...utils.numbers import SHARE, THREADS, IntRange
 from ...utils.optional import require
 from ...vision.letterbox import Mode as FitMode
 from . import loading
@@ -44,7 +44,7 @@ MAX_SAMPLES = 1_000_000_000
 
 
 def _engines(incomplete: str) -> list[str]:
-    """What a shell may complete to the name of an engine."""
+    """Names of engines for shell completion."""
     return [name for name in ("auto", *names()) if name.startswith(incomplete)]
 
 
@@ -100,7 +100,7 @@ Forms = Annotated[
         "--plugin-form",
     ),
 ]
-FirstImages = Annotated[int | None, number(Whole(1, MAX_SAMPLES), "Use only the first images.")]
+FirstImages = Annotated[int | None, number(IntRange(1, MAX_SAMPLES), "Use only the first images.")]
 Nms = Annotated[float, number(SHARE, "Highest overlap of boxes of a class, 0..1.", metavar="X")]
 Names = Annotated[
     Path | None, option("FILE", "Class names, one per line; default: those in the model, or else MODEL with .names.")
@@ -108,7 +108,7 @@ Names = Annotated[
 CalibrationMode = Annotated[
     FitMode,
     choice(
-        "How calibration images are fitted. Use stretch with entropy, which the grey bars of letterbox mislead.",
+        "How calibration images are fitted. With entropy use stretch: the grey bars of letterbox distort its histogram.",
         "--calibration-fit",
     ),
 ]

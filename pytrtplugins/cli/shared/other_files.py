@@ -1,4 +1,4 @@
-"""Errors for files of other kinds where a model is expected: they say what the file is, and what to do."""
+"""Errors for files that are not models: they name the kind of file, and what to do."""
 
 from __future__ import annotations
 
@@ -67,16 +67,16 @@ def expect_images(texts: Sequence[str]) -> None:
 
 
 def expect_model(path: Path) -> Path:
-    """A path where a model is expected, as it was typed; the name of a published model becomes the path of the user's copy.
+    """Check a path to a model; the name of a published model becomes the path of the downloaded copy.
 
     Raises:
         UsageError: the model of that name was not fetched yet; or it is a folder, or its suffix is that of files of another kind.
     """
     if str(path) in published_models() and not path.exists():
-        found = find_model(str(path))
-        if found is None:
+        model_file = find_model(str(path))
+        if model_file is None:
             raise UsageError(f"model {str(path)!r} was not fetched yet.\nDo: pytrt download {path}", path=path)
-        return found
+        return model_file
     if path.is_dir():
         raise UsageError(
             f"{path} is a folder; expected a model: an ONNX file, a saved engine, or darknet's .cfg.\nDo: name a file in it",
@@ -94,7 +94,7 @@ def expect_model(path: Path) -> Path:
 
 
 def _by_contents(path: Path) -> tuple[str, str]:
-    """An image whose name does not say it, or a network of MXNet in JSON; two empty texts for all else."""
+    """Recognize by its contents an image with another suffix, or MXNet's JSON; two empty texts otherwise."""
     if not path.is_file():
         return "", ""
     with path.open("rb") as file:
@@ -106,7 +106,7 @@ def _by_contents(path: Path) -> tuple[str, str]:
 
 
 def not_an_engine_here(path: Path) -> UsageError:
-    """The error of a saved engine where the model is needed from which it was built."""
+    """The error for a saved engine if the command needs the model that it was built from."""
     return UsageError(
         f"{path} is an engine, built already; here the model is needed of which it was built: an ONNX file, or darknet's .cfg.\n"
         f"Do: name that model; engines are for pytrt run, bench, inspect, evaluate, compare, profile and export-triton",

@@ -1,4 +1,4 @@
-"""The result of a command, shown as text, or as JSON with ``--json``."""
+"""Show a command's result, as text, or as JSON with ``--json``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _output: ContextVar[Output] = ContextVar("output")
 
 
 class Output:
-    """Where a command prints to, from its first option to its end.
+    """The output of the running command, from its first option to its end.
 
     Attributes:
         stdout: Standard output as the process has it.
@@ -49,13 +49,13 @@ class Output:
         self._restore = restore
 
     def be_quiet(self) -> None:
-        """Let what is printed go nowhere."""
+        """Discard printed text."""
         self.quiet = True
         nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  the stack closes it
         self._stack.enter_context(redirect_stdout(self._stack.enter_context(nowhere)))
 
     def be_json(self, command: Any) -> None:
-        """Let the result alone go to standard output, as JSON, and what else is printed to standard error, or nowhere.
+        """Write only the result to standard output, as JSON; printed text goes to standard error, or is discarded.
 
         That holds for what libraries and plugins write to the file descriptor, too.
         """
@@ -93,7 +93,7 @@ def _flush_all(stream: TextIO) -> None:
 
 @contextmanager
 def output(*, restore: bool = True) -> Iterator[None]:
-    """Hold what options say of the output until the command has ended, however it ends; ``restore`` is that of `Output`."""
+    """Context that restores the output options when the command ends; ``restore`` is passed to `Output`."""
     with ExitStack() as stack:
         token = _output.set(Output(stack, restore))
         stack.callback(_output.reset, token)
@@ -107,7 +107,7 @@ def current_output() -> Output:
 
 @dataclass(frozen=True)
 class Result(Generic[Found]):
-    """What a command gives back; its type says which keys the JSON has.
+    """The result of a command; its type determines the keys of the JSON.
 
     Attributes:
         found: A dataclass: its fields are the keys of ``result``.
@@ -125,7 +125,7 @@ class Result(Generic[Found]):
 
 
 def show(result: Result[Any] | None, **_: object) -> None:
-    """Print what a command gave back: the one place that does. Groups of commands call it (click's result callback).
+    """Print the result of a command. Click calls it as the result callback of groups.
 
     Raises:
         typer.Exit: with the result's code, where it is not ok.
@@ -136,12 +136,12 @@ def show(result: Result[Any] | None, **_: object) -> None:
     if out.command is None:
         result.text(result.found)
     else:
-        params = [each for each in out.command.command.params if each.expose_value]
+        params = [parameter for parameter in out.command.command.params if parameter.expose_value]
         shown = {
             "command": out.command.command_path,
             "version": __version__,
             "ok": result.ok,
-            "options": {option_name(each): out.command.params.get(each.name) for each in params},
+            "options": {option_name(parameter): out.command.params.get(parameter.name) for parameter in params},
             "result": result.found,
         }
         out.stdout.write(json.dumps(to_json(shown), indent=2, allow_nan=False) + "\n")

@@ -1,4 +1,4 @@
-"""``pytrt run`` without images: a model on arrays, run after run or several runs at a time."""
+"""``pytrt run`` without images: run a model on arrays, one run after another or several concurrently."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def one_by_one(engine: Engine, inputs: Arrays, repeat: int) -> tuple[Arrays, flo
 
 
 def side_by_side(engine: Engine, inputs: Arrays, repeat: int, slots: int) -> tuple[Arrays, float]:
-    """Run on contexts in turns, so that copies and the network of different runs overlap; once on each before.
+    """Run on several contexts alternately, so that copies and computation of different runs overlap; warms up each once.
 
     Returns:
         The outputs, and runs a second.

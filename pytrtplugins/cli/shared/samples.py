@@ -1,4 +1,4 @@
-"""Folders and files → inputs of a network, one image each."""
+"""Read samples of a network's inputs from folders and files, one image each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Item = TypeVar("Item")
 
 
 class ArrayFiles:
-    """A folder's .npz files as batches for calibration, one file each, read when they are needed.
+    """A folder's .npz files as calibration batches, one file each, read on demand.
 
     Args:
         folder: Searched with its subfolders.
@@ -44,7 +44,7 @@ class ArrayFiles:
         return (read_npz(path, error=UsageError) for path in self._files)
 
     def digest(self) -> str:
-        """Digest of the files' names and contents: of equal ones the tables are equal."""
+        """Digest of the files' names and contents; equal digests give equal calibration tables."""
         lines = (f"{path.relative_to(self._folder)}\0{sha256_hex(path)}\n" for path in self._files)
         return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
@@ -76,12 +76,12 @@ def read_samples(
 
 
 def is_labelled(data: Sequence[Path]) -> bool:
-    """Whether these are labelled images in the YOLO layout, and not a folder of images or arrays."""
+    """Whether paths are labelled images in the YOLO layout, rather than a folder of images or arrays."""
     return len(data) > 1 or data[0].is_file() or any((data[0] / name).is_file() for name in ("classes.txt", *DATA_YAML))
 
 
 def _choose(items: Sequence[Item], limit: int, seed: int) -> list[Item]:
-    """So many of them, in their order."""
+    """Draw ``count`` items, in their order."""
     if not items:
         raise NoDataError("no samples were found")
     order = np.random.default_rng(seed).permutation(len(items))[:limit]
@@ -89,20 +89,20 @@ def _choose(items: Sequence[Item], limit: int, seed: int) -> list[Item]:
 
 
 def _arrays(path: Path, inputs: Sequence[TensorDesc]) -> Sample:
-    found = read_npz(path, error=UsageError)
+    arrays = read_npz(path, error=UsageError)
     names = [desc.name for desc in inputs]
-    if set(found) != set(names):
-        raise UsageError(f"{path}: expected arrays for the inputs {names}, found {shorten(sorted(found), 200)}")
-    needed = sum(found[desc.name].size * desc.dtype.numpy.itemsize for desc in inputs)
+    if set(arrays) != set(names):
+        raise UsageError(f"{path}: expected arrays for the inputs {names}, found {shorten(sorted(arrays), 200)}")
+    needed = sum(arrays[desc.name].size * desc.dtype.numpy.itemsize for desc in inputs)
     if needed > MAX_BYTES:
         raise UsageError(
             f"{path}: its arrays take {needed:,} bytes in the types of the network; the limit is {MAX_BYTES:,}"
         )
-    return {desc.name: np.asarray(found[desc.name], desc.dtype.numpy) for desc in inputs}
+    return {desc.name: np.asarray(arrays[desc.name], desc.dtype.numpy) for desc in inputs}
 
 
 def _image_input(inputs: Sequence[TensorDesc]) -> tuple[str, tuple[int, int], int]:
-    """The input's name, the width and height of its images, and how many it always takes."""
+    """Name of the image input, width and height of its images, and its fixed batch."""
     dims = inputs[0].dims if len(inputs) == 1 else ()
     if len(dims) != 4 or not isinstance(dims[2], int) or not isinstance(dims[3], int):
         raise UsageError(

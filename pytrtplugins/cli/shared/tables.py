@@ -1,4 +1,4 @@
-"""What ``pytrt`` prints."""
+"""Print results of ``pytrt`` as tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ...doctor import Report
     from ..facts import Built, Devices, Evaluated, Offers, WrittenFile
     from ..model_facts import EngineFacts, ModelFacts, NodeFacts, Nodes, TensorFacts
-    from ..run_facts import Detected, Ran
+    from ..run_facts import ArrayRun, Detected
     from .config import Defaults
 
 __all__ = [
@@ -48,8 +48,8 @@ def console(*, error: bool = False) -> Console:
     """A rich console; as wide as needed where the output is not a terminal."""
     stream = sys.stderr if error else sys.stdout
     width = None if stream.isatty() else 160
-    made: Console = require("rich.console", extra="cli").Console(stderr=error, width=width, highlight=False)
-    return made
+    console_: Console = require("rich.console", extra="cli").Console(stderr=error, width=width, highlight=False)
+    return console_
 
 
 def print_error(kind: str, message: str) -> None:
@@ -57,21 +57,21 @@ def print_error(kind: str, message: str) -> None:
     console(error=True).print(f"[bold red]{escape(kind)}[/]: {escape(message)}", soft_wrap=True)
 
 
-def print_defaults(found: Defaults) -> None:
-    """One row per default of an option."""
-    if not found.file:
+def print_defaults(config: Defaults) -> None:
+    """Print one row per default of an option."""
+    if not config.file:
         console().print("No pytrt.toml here or in a folder above: every option has its own default.", soft_wrap=True)
         return
-    console().print(f"[bold]{escape(found.file)}[/]", soft_wrap=True)
+    console().print(f"[bold]{escape(config.file)}[/]", soft_wrap=True)
     rows = [
-        (f"pytrt {each.command}", f"--{each.option}", json.dumps(to_json(each.value)), str(each.line or ""))
-        for each in found.defaults
+        (f"pytrt {default.command}", f"--{default.option}", json.dumps(to_json(default.value)), str(default.line or ""))
+        for default in config.defaults
     ]
     print_table(("command", "option", "value", "line"), [tuple(map(escape, row)) for row in rows])
 
 
 def print_report(report: Report) -> None:
-    """What `pytrt doctor` found: the machine, the package's extras, the engines."""
+    """Print the findings of `pytrt doctor`: machine, extras of the package, engines."""
     print_table(("", "here"), [(name, escape(text)) for name, text in report.machine.items()])
     rows = []
     for extra in report.extras:
@@ -93,10 +93,10 @@ def print_report(report: Report) -> None:
     print_table(("engine", "available", "a small network", "details"), engines)
 
 
-def print_benchmark(found: Benchmark) -> None:
-    """One row per engine: latency, throughput, memory, and how far its outputs are from the first one's."""
+def print_benchmark(benchmark: Benchmark) -> None:
+    """Print one row per engine: latency, throughput, memory, and difference of outputs from the first engine's."""
     rows, others = [], []
-    for row in found.rows:
+    for row in benchmark.rows:
         if row.reason:
             others.append((escape(row.name), escape(row.reason)))
             continue
@@ -111,30 +111,30 @@ def print_benchmark(found: Benchmark) -> None:
             str(row.runs),
         )
         rows.append((escape(row.name), *times, *measured))
-    dims = ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in found.inputs.items())
-    console().print(f"{escape(dims)}; {found.machine['processor']}; load {found.load:.1f}", soft_wrap=True)
-    rate = f"runs/s, {found.slots} at a time"
+    dims = ", ".join(f"{name} {' x '.join(map(str, shape))}" for name, shape in benchmark.inputs.items())
+    console().print(f"{escape(dims)}; {benchmark.machine['processor']}; load {benchmark.load:.1f}", soft_wrap=True)
+    rate = f"runs/s, {benchmark.slots} at a time"
     print_table(("", "p50 ms", "p90 ms", "p99 ms", "speed", rate, "memory", "build s", "error", "runs"), rows)
-    for row in found.rows:
+    for row in benchmark.rows:
         if row.computed is not None and str(row.computed) != row.precision:
             print(f"{row.name}: {row.computed}")
     if others:
         print_table(("not timed", "reason"), others)
 
 
-def print_devices(found: Devices) -> None:
-    """One row per engine: whether it can be used here, and why not."""
+def print_devices(devices: Devices) -> None:
+    """Print one row per engine: whether it can be used on this machine, else why not."""
     rows = []
-    for engine in found.engines:
+    for engine in devices.engines:
         can = "[green]yes[/]" if not engine.reason else "[red]no[/]"
-        can = "[green]yes, auto[/]" if engine.name == found.auto else can
+        can = "[green]yes, auto[/]" if engine.name == devices.auto else can
         can = "builds only" if engine.builds and not engine.available else can
         rows.append((engine.name, can, escape(engine.reason or engine.details)))
     print_table(("engine", "available", "details"), rows)
 
 
 def print_model(model: ModelFacts) -> None:
-    """Inputs, outputs, operators and plugins of an ONNX model."""
+    """Print inputs, outputs, operators and plugins of an ONNX model."""
     out = console()
     out.print(
         f"[bold]{escape(model.file)}[/]: {escape(model.name)}{f', by {escape(model.producer)}' if model.producer else ''}",
@@ -148,7 +148,7 @@ def print_model(model: ModelFacts) -> None:
     if model.plugins:
         print_table(
             ("plugin node", "class", "fields"),
-            [tuple(map(escape, (each.name, each.plugin, each.fields))) for each in model.plugins],
+            [tuple(map(escape, (plugin.name, plugin.plugin, plugin.fields))) for plugin in model.plugins],
         )
     if model.beyond_onnx:
         out.print(
@@ -164,19 +164,19 @@ def print_model(model: ModelFacts) -> None:
         )
 
 
-def print_nodes(found: Nodes) -> None:
-    """One row per node: what it is found by, its operator, and what it reads and gives."""
-    if not found.engine:
-        _print_nodes("node", found.nodes)
-    elif not found.nodes:
-        console().print(f"Engine {escape(found.engine)} has all operators of this model.", soft_wrap=True)
+def print_nodes(nodes: Nodes) -> None:
+    """Print one row per node: name, operator, inputs and outputs."""
+    if not nodes.engine:
+        _print_nodes("node", nodes.nodes)
+    elif not nodes.nodes:
+        console().print(f"Engine {escape(nodes.engine)} has all operators of this model.", soft_wrap=True)
     else:
-        _print_nodes(f"node that engine {escape(found.engine)} lacks", found.nodes)
-        counts = Counter(node.operator for node in found.nodes)
+        _print_nodes(f"node that engine {escape(nodes.engine)} lacks", nodes.nodes)
+        counts = Counter(node.operator for node in nodes.nodes)
         listed = _counts(dict(counts.most_common()))
-        console().print(f"Engine {escape(found.engine)} lacks {escape(listed)}", soft_wrap=True)
+        console().print(f"Engine {escape(nodes.engine)} lacks {escape(listed)}", soft_wrap=True)
         console().print(
-            f"Do: pytrt run MODEL --engine {escape(found.engine)}; its error shows a plugin class to start from",
+            f"Do: pytrt run MODEL --engine {escape(nodes.engine)}; its error shows a plugin class to start from",
             soft_wrap=True,
         )
 
@@ -206,48 +206,49 @@ def print_built(built: Built) -> None:
     print(f"built in {built.seconds:.1f} s, {built.bytes:,} bytes")
 
 
-def print_file(found: WrittenFile) -> None:
-    """A file that was written."""
-    print(f"{found.file}: {found.bytes:,} bytes")
+def print_file(written: WrittenFile) -> None:
+    """Print the path and size of a written file."""
+    print(f"{written.file}: {written.bytes:,} bytes")
 
 
-def print_offers(found: Offers) -> None:
-    """One row per model that can be fetched."""
+def print_offers(offers: Offers) -> None:
+    """Print one row per model that can be downloaded."""
     rows = []
-    for each in found.models:
-        size = f"{sum(file.bytes for file in each.model.files) / 1e6:.1f} MB"
-        rows.append((each.model.name, each.model.about, each.model.licence, size, each.file or "–"))
+    for offer in offers.models:
+        size = f"{sum(file.bytes for file in offer.model.files) / 1e6:.1f} MB"
+        rows.append((offer.model.name, offer.model.about, offer.model.licence, size, offer.file or "–"))
     print_table(("model", "what it does", "licence", "size", "here"), [tuple(map(escape, row)) for row in rows])
 
 
-def print_ran(found: Ran) -> None:
-    """One row per output: dims, type and a few figures; how long runs took goes to standard error."""
+def print_ran(run: ArrayRun) -> None:
+    """Print one row per output: dims, type and some figures; times go to standard error."""
     rows = []
-    for each in found.outputs:
+    for each in run.outputs:
         figures = ["" if value is None else f"{value:.6g}" for value in (each.min, each.max, each.mean)]
         rows.append((escape(each.name), each.type, _dims(each.dims), *figures))
     print_table(("output", "type", "dims", "min", "max", "mean"), rows)
-    if found.median_ms is not None:
-        time = (
-            f"{found.median_ms:.2f} ms" if found.runs == 1 else f"median {found.median_ms:.2f} ms of {found.runs} runs"
-        )
+    if run.median_ms is not None:
+        time = f"{run.median_ms:.2f} ms" if run.runs == 1 else f"median {run.median_ms:.2f} ms of {run.runs} runs"
     else:
-        time = f"{found.runs_per_second:.1f} runs a second of {found.runs} runs, {found.slots} at a time"
+        time = f"{run.runs_per_second:.1f} runs a second of {run.runs} runs, {run.slots} at a time"
     if not is_quiet():
-        print(f"engine {found.engine}, {found.computed}: {time}", file=sys.stderr)
+        print(f"engine {run.engine}, {run.computed}: {time}", file=sys.stderr)
 
 
-def print_detected(found: Detected) -> None:
-    """What was written, how long it took and what ran; what was found on each image is printed as it comes."""
+def print_detected(detected: Detected) -> None:
+    """Print written files, times and the engine; detections of each image are printed as they come."""
     print(
-        *(f"saved {each}" for each in found.saved), found.summary, f"engine {found.engine}, {found.computed}", sep="\n"
+        *(f"saved {path}" for path in detected.saved),
+        detected.summary,
+        f"engine {detected.engine}, {detected.computed}",
+        sep="\n",
     )
 
 
-def print_evaluation(found: Evaluated, name: str) -> None:
-    """One row per class, one for all."""
-    result = found.figures
-    print(f"{name}: engine {found.engine}, {result.computed}")
+def print_evaluation(evaluated: Evaluated, name: str) -> None:
+    """Print one row per class, and one for all."""
+    result = evaluated.figures
+    print(f"{name}: engine {evaluated.engine}, {result.computed}")
     print(result.table())
     print(f"{result.images} images in {result.seconds:.1f} s")
     if result.ignored:
@@ -270,7 +271,7 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
 
 
 def _print_tensors(tensors: Iterable[TensorFacts]) -> None:
-    rows = [(each.side, escape(each.name), each.type, _dims(each.dims)) for each in tensors]
+    rows = [(tensor.side, escape(tensor.name), tensor.type, _dims(tensor.dims)) for tensor in tensors]
     print_table(("", "name", "type", "dims"), rows)
 
 

@@ -1,1 +1,1 @@
-"""The contract of all engines: Engine, ExecutionContext, asynchronous runs, engine files, selection."""
+"""Base classes of all engines: Engine, ExecutionContext, asynchronous runs, engine files, selection."""

@@ -1,4 +1,4 @@
-"""In which precision an engine computes, layer by layer: what was asked for is not always what was built."""
+"""The precision in which an engine computes, layer by layer, which may differ from the requested one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SHOWN = 3  # layers in a line of text
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """In which precision the layers of an engine compute.
+    """The precision in which the layers of an engine compute.
 
     Attributes:
         asked: The precision that the engine was built for.
@@ -67,7 +67,7 @@ class Arithmetic:
     reason: str = ""
 
     def __str__(self) -> str:
-        """Such as ``fp32``, ``int8 in 80 of 84 layers, fp32 in 'a', 'b', 'c' and 1 more``, or ``int8, which computes in fp32 (...)``."""
+        """As text: ``fp32``, ``int8 in 80 of 84 layers, fp32 in 'a', 'b', 'c' and 1 more``, or ``int8, which computes in fp32 (...)``."""
         if self.precision != self.asked:
             return f"{self.asked}, which computes in {self.precision} ({self.reason})"
         others = [name for name, precision in self.layers.items() if precision != self.precision]
@@ -82,33 +82,35 @@ class Arithmetic:
         return f"{self.asked} in {share}, {kinds} in {first_names(others, _SHOWN)}"
 
 
-def arithmetic_of(model: onnx.ModelProto, asked: str, fallback: str = "", rest: str = "fp32") -> Arithmetic:
+def arithmetic_of(model: onnx.ModelProto, requested: str, fallback: str = "", rest: str = "fp32") -> Arithmetic:
     """Say in which precision an engine computes a model.
 
     Args:
         model: The model as built; its weights may have no values.
-        asked: The precision that the engine was built for.
+        requested: The precision that the engine was built for.
         fallback: Why the engine computes in ``rest`` where the model does not say otherwise; empty where it computes as asked.
         rest: Precision of what is neither INT8, FP8 nor half precision in the model.
     """
     types = layer_types(model)
     typed = any(types.values())
-    plain = rest if typed or fallback or asked in CODES else asked
+    plain = rest if typed or fallback or requested in CODES else requested
     layers = {name: kind or plain for name, kind in types.items()}
     counts = Counter(kind for kind in types.values() if kind)
-    if asked in layers.values() or (asked in CODES and has_codes(model) and counts.keys().isdisjoint(CODES)):
-        precision = asked
+    if requested in layers.values() or (requested in CODES and has_codes(model) and counts.keys().isdisjoint(CODES)):
+        precision = requested
     else:
         precision = counts.most_common(1)[0][0] if counts else plain
-    if precision == asked:
+    if precision == requested:
         fallback = ""
     elif not fallback:
-        fallback = f"the model was built without {asked.upper()} layers" if asked in CODES else "the model says so"
-    return Arithmetic(asked, precision, layers, float_reasons(model) if asked in CODES else {}, fallback)
+        fallback = (
+            f"the model was built without {requested.upper()} layers" if requested in CODES else "the model says so"
+        )
+    return Arithmetic(requested, precision, layers, float_reasons(model) if requested in CODES else {}, fallback)
 
 
 def layer_types(model: onnx.ModelProto) -> dict[str, str]:
-    """The precision that a model itself says for each convolution and matrix product, by its name; empty where it says nothing."""
+    """The precision of each convolution and matrix product by the model's types, by name; empty if these do not say."""
     types = {weight.name: _NAMES.get(weight.data_type, "") for weight in model.graph.initializer}
     layers = {}
     for node in walk(model.graph.node):
@@ -116,7 +118,7 @@ def layer_types(model: onnx.ModelProto) -> dict[str, str]:
             codes = next((types[name] for name in (node.input[2:3] or node.input[:1]) if name in types), "int8")
             types[node.output[0]] = codes or "int8"
         elif node.op_type == "Cast":
-            to = next((each.i for each in node.attribute if each.name == "to"), 1)
+            to = next((attribute.i for attribute in node.attribute if attribute.name == "to"), 1)
             source = types.get(node.input[0], "")
             types[node.output[0]] = source if source in CODES else _NAMES.get(to) or "fp32"
         elif node.op_type in _LAYERS and node.domain == "":

@@ -1,4 +1,4 @@
-"""Refuses files of onnxruntime's optimizer whose weights are in the layout of the CPU that wrote them."""
+"""Refuse files of onnxruntime's optimizer whose weights have the layout of one CPU."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ __all__ = ["BoundRun"]
 
 
 class BoundRun(Exclusive[None]):
-    """A network on arrays that its caller keeps; one thread at a time. Close it, or use it in a ``with`` block.
+    """Runs a network on arrays that its caller keeps; one thread at a time. Close it, or use it in a ``with`` block.
 
     It has buffers of its own: it may outlive its context, and several may run at the same time.
 
     Attributes:
         inputs: The arrays that a run reads, by name; they stay alive until this is closed.
-        outputs: Those that it writes.
+        outputs: Output arrays by name.
     """
 
     made_by: ClassVar[str] = "context.bind(inputs, outputs)"

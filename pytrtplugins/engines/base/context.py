@@ -1,4 +1,4 @@
-"""The state of one thread's runs of an engine, which checks inputs and outputs."""
+"""The state of one thread's runs of an engine, with checks of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ class ExecutionContext(Exclusive[Arrays]):
 
     def _run_into(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Arrays:
         """Run once, into arrays that the caller gives for some outputs; a context that writes them itself overrides it."""
-        found = self._run(inputs)
+        results = self._run(inputs)
         for name, target in outputs.items():
-            check_dims(name, target, found[name].shape)
-            np.copyto(target, found[name])
-            found[name] = target
-        return found
+            check_dims(name, target, results[name].shape)
+            np.copyto(target, results[name])
+            results[name] = target
+        return results
 
     def activation_bytes(self) -> int | None:
-        """Bytes of the memory on the engine's device that tensors lie in during runs; None where the engine does not tell."""
+        """Bytes of device memory for activations during runs; None if the engine does not report it."""
         return None
 
     def run(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Arrays:
@@ -85,7 +85,7 @@ class ExecutionContext(Exclusive[Arrays]):
             return results
 
     def run_async(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None) -> Future[Arrays]:
-        """Queue a run behind those queued before it, such as of the next inputs while outputs of others are looked at.
+        """Queue a run after those queued before it, for example of the next inputs while outputs of earlier runs are processed.
 
         Do not mix it with `run` while runs are queued.
 
@@ -160,10 +160,10 @@ class ExecutionContext(Exclusive[Arrays]):
                 found=sorted(inputs),
             )
         free: dict[SymbolicDim, int] = {}
-        return {name: self._checked(desc, inputs[name], free) for name, desc in expected.items()}
+        return {name: self._check_input(desc, inputs[name], free) for name, desc in expected.items()}
 
     def _check_changed(self, inputs: Arrays, outputs: Arrays) -> None:
-        """Check outputs, unless they are like those of the last run on such inputs."""
+        """Check outputs, unless dims and types equal those of the last run on such inputs."""
         shapes = [array.shape for array in outputs.values()]
         if shapes != self._fitting_outputs:
             self._check_outputs(inputs, outputs)
@@ -204,13 +204,13 @@ class ExecutionContext(Exclusive[Arrays]):
             )
 
     def _check_targets(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
-        known = {desc.name: desc for desc in self.engine.outputs}
-        unknown = sorted(outputs.keys() - known.keys())
+        descs = {desc.name: desc for desc in self.engine.outputs}
+        unknown = sorted(outputs.keys() - descs.keys())
         if unknown:
             raise BindingError(
-                f"{self.engine!r}: no output is named {unknown[0]!r}", expected=sorted(known), found=unknown
+                f"{self.engine!r}: no output is named {unknown[0]!r}", expected=sorted(descs), found=unknown
             )
-        targets = {name: self._target(known[name], value) for name, value in outputs.items()}
+        targets = {name: self._target(descs[name], value) for name, value in outputs.items()}
         for (one, a), (other, b) in itertools.combinations(targets.items(), 2):
             if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and _share_memory(a, b):
                 raise BindingError(
@@ -220,7 +220,7 @@ class ExecutionContext(Exclusive[Arrays]):
         return targets
 
     def _target(self, desc: TensorDesc, value: Array) -> Array:
-        """An array to write as this engine takes it, of the output's dtype.
+        """An array that the engine can write to, with the output's dtype.
 
         Raises:
             BindingError: it is no such array.
@@ -231,7 +231,7 @@ class ExecutionContext(Exclusive[Arrays]):
         return value
 
     def _array(self, desc: TensorDesc, value: Array) -> Any:
-        """An input as this engine takes it: contiguous, of the machine's byte order, with dtype and shape still to be checked.
+        """An input as a contiguous array in native byte order; dtype and shape are still to be checked.
 
         Raises:
             BindingError: it is not an array.
@@ -245,7 +245,7 @@ class ExecutionContext(Exclusive[Arrays]):
         native = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
         return np.ascontiguousarray(native).reshape(array.shape)
 
-    def _checked(self, desc: TensorDesc, value: Array, free: dict[SymbolicDim, int]) -> Any:
+    def _check_input(self, desc: TensorDesc, value: Array, free: dict[SymbolicDim, int]) -> Any:
         array = self._array(desc, value)
         check_dtype("input", desc, array)
         if isinstance(desc.dims, AnyDims):
@@ -277,7 +277,7 @@ class ExecutionContext(Exclusive[Arrays]):
 
 
 def check_dims(name: str, target: Array, dims: tuple[int, ...]) -> None:
-    """Require the dims of an output of a given array.
+    """Check the dims of an output against those of the caller's array.
 
     Raises:
         BindingError: the array has others.
@@ -305,7 +305,7 @@ def check_dtype(what: str, desc: TensorDesc, array: Any) -> None:
 
 
 def _share_memory(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
-    """Whether an element of one array is one of the other, as far as that can be told quickly."""
+    """Whether two arrays share memory, by a quick check."""
     try:
         return np.may_share_memory(a, b) and np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]  # any number, as NumPy's docs say
     except RuntimeError:  # NumPy's TooHardError: strides that hardly anybody has
@@ -313,7 +313,7 @@ def _share_memory(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> bool:
 
 
 class ContextMaker(OwningEngine, Protocol):
-    """An engine, for what makes contexts of it."""
+    """Interface of an engine for code that creates contexts of it."""
 
     def create_context(self) -> ExecutionContext:
         """Make the state for one thread's runs."""

@@ -1,4 +1,4 @@
-"""From images to boxes: what an engine does for a detector besides running its network."""
+"""Detection: an engine's path from images to boxes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import UsageError
-from ...utils.numbers import LARGEST_BATCH, check_share, check_whole
+from ...utils.numbers import LARGEST_BATCH, check_int, check_share
 from ...vision import Head, Placement, check_image
 from ...vision.device_images import DeviceImage, ImageDecoder
 from ...vision.image import Image
@@ -33,7 +33,7 @@ _LONGEST_SIDE = 1 << 14
 
 @dataclass(frozen=True)
 class Timings:
-    """Milliseconds that something took."""
+    """Times in milliseconds."""
 
     preprocess_ms: float = 0.0
     network_ms: float = 0.0
@@ -53,19 +53,19 @@ class Timings:
         )
 
     def __str__(self) -> str:
-        """As printed by the samples."""
+        """The times as the samples print them."""
         return f"preprocess {self.preprocess_ms:.1f} ms, network {self.network_ms:.1f} ms, postprocess {self.postprocess_ms:.1f} ms"
 
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """What a network found on one image, best first.
+    """Detections on one image, sorted by score.
 
     Fields:
         classes: (B,) int64.
         scores: (B,) float32.
         boxes_cxcywh: (B, 4) float32: centre x, centre y, width, height in 0..1 of the network's input.
-        placement: Where the image stood in the input.
+        placement: Position and size of the image in the input.
     """
 
     classes: npt.NDArray[np.int64]
@@ -75,14 +75,14 @@ class Boxes:
 
 
 class DetectionContext(Exclusive[list[Boxes]]):
-    """The state of one thread's runs from images to boxes. Close it, or use it in a ``with`` block.
+    """The state of one thread's detections. Close it, or use it in a ``with`` block.
 
     Subclasses fill in `_open`, `_detect`, which sets ``timings``, and `_close`; those whose device works by itself `_queue` too.
     ``side_by_side`` is how many of them keep the engine's device busy where there are many images.
 
     Args:
-        engine: Whose network is run; it has one input.
-        heads: Its region and yolo layers.
+        engine: The engine of the network, which has one input.
+        heads: The network's region and yolo layers.
         size: (width, height) of the network's input.
         mode: How images are fitted into it; see `pytrtplugins.vision.letterbox`.
         max_detections: Largest number of boxes of an image, 1 to 100,000.
@@ -107,10 +107,10 @@ class DetectionContext(Exclusive[list[Boxes]]):
     ) -> None:
         super().__init__(engine)
         width, height = size
-        self.size = check_whole("width", width, 1, _LONGEST_SIDE), check_whole("height", height, 1, _LONGEST_SIDE)
+        self.size = check_int("width", width, 1, _LONGEST_SIDE), check_int("height", height, 1, _LONGEST_SIDE)
         self.heads, self.mode = tuple(heads), mode
-        self.max_detections = check_whole("max_detections", max_detections, 1, MAX_DETECTIONS)
-        self.free_batch = None if batch is None else check_whole("batch", batch, 1, LARGEST_BATCH)
+        self.max_detections = check_int("max_detections", max_detections, 1, MAX_DETECTIONS)
+        self.free_batch = None if batch is None else check_int("batch", batch, 1, LARGEST_BATCH)
         self.timings = Timings()
         self._open()
 
@@ -169,7 +169,7 @@ class DetectionContext(Exclusive[list[Boxes]]):
     def detect_async(
         self, images: Sequence[Pixels], *, score_threshold: float = 0.5, iou_threshold: float = 0.45
     ) -> Future[list[Boxes]]:
-        """Queue a `detect` behind those queued before it, such as of the next images while boxes of others are looked at.
+        """Queue a `detect` after those queued before it, for example of the next images while boxes of earlier ones are processed.
 
         Args:
             images: As for `detect`; unchanged until the boxes are there.
@@ -203,5 +203,5 @@ class DetectionContext(Exclusive[list[Boxes]]):
         return [image if isinstance(image, DeviceImage) else check_image(image) for image in images]
 
     def another(self) -> DetectionContext:
-        """A context of its own of the same kind, such as for another thread."""
+        """A new context of the same kind, for example for another thread."""
         return type(self)(self.engine, self.heads, self.size, self.mode, self.max_detections, self.free_batch)

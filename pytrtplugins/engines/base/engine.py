@@ -1,4 +1,4 @@
-"""The contract of engines, with its checks."""
+"""The base class of engines, with its checks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ...model.proto import info_dims, info_dtype
 from ...plugin.policy import HOST_FORMS, check_forms
 from ...tensor import SMALL_DTYPES, Array, DType, TensorDesc
 from ...utils.files import sha256_hex
-from ...utils.forks import fork_count, in_children, keep_until_exit
+from ...utils.forks import call_after_fork, fork_count, keep_until_exit
 from ...utils.not_copyable import NotCopyable
-from ...utils.notebook import view
-from ...utils.numbers import MAX_SLOTS, check_whole
+from ...utils.notebook import object_html
+from ...utils.numbers import MAX_SLOTS, check_int
 from ...utils.prefetch import map_async, map_in_contexts
 from ...validation.dataflow import given_inputs
 from ...version import __version__
@@ -42,7 +42,7 @@ _PARENTS: weakref.WeakSet[Engine] = weakref.WeakSet()  # those of which a child 
 
 
 class Engine(NotCopyable, ABC):
-    """A network made ready to run. It is shareable: each thread runs it through a context of its own.
+    """A network that is ready to run. Threads share it; each runs it through its own context.
 
     Subclasses fill in `_create_context`, and raise `BuildError` in their constructor for what they cannot run.
 
@@ -64,14 +64,14 @@ class Engine(NotCopyable, ABC):
         fallback: Why the engine computes in float32, although another precision was asked for; empty where it does not.
         batches: Sizes of a free batch that it was built for; empty where one is as good as another.
         float_precision: Precision of the layers that are left in float where INT8 or FP8 was asked for.
-        options: How it was built.
+        options: Options of the build.
         inputs: Name, dims and dtype of each input; dims are symbolic where they are free.
-        outputs: The same of each output.
+        outputs: Description of each output.
         model_digest: SHA-256 of the model.
 
     Args:
         model: A prepared model; for INT8 with Q/DQ nodes.
-        options: How to build.
+        options: Options of the build.
 
     Raises:
         PrecisionError: the engine does not have the precision.
@@ -166,28 +166,28 @@ class Engine(NotCopyable, ABC):
     def calibrated(
         cls, model: onnx.ModelProto, options: BuildOptions, calibration: Calibrator | CalibrationTable | str | Path
     ) -> Engine | None:
-        """Build in INT8 from a float model, with the library's own calibration; None: the engine takes Q/DQ."""
+        """Build in INT8 from a float model with the library's own calibration; None if the engine takes Q/DQ."""
         return None
 
     @classmethod
     def build(cls, model: onnx.ModelProto, options: BuildOptions, progress: bool = False) -> Engine:
-        """Make the engine of a prepared model; ``progress``: with a progress bar on a terminal where that takes long."""
+        """Build the engine of a prepared model; ``progress``: show a progress bar on a terminal if it takes long."""
         return cls(model, options)
 
     @classmethod
     def build_quantized(
         cls, quantized: onnx.ModelProto, model: onnx.ModelProto, options: BuildOptions, progress: bool = False
     ) -> Engine:
-        """Make the engine of a model that `build` quantized; ``model`` is its float form, for engines that may prefer it."""
+        """Build the engine of a model that `build` quantized; ``model`` is its float form, which some engines may prefer."""
         return cls.build(quantized, options, progress)
 
     @classmethod
     def restore(cls, file: EngineFile, options: BuildOptions) -> Engine:
-        """Make the engine of an engine file, which holds the model and what `payload` gave when it was saved."""
+        """Build the engine from an engine file, which holds the model and the `payload` at the time of saving."""
         return cls(file.model(), options)
 
     def payload(self) -> bytes:
-        """What the library has made of the model, to be saved beside it; empty: it is made again from the model."""
+        """The library's compiled form of the model, saved next to it; empty if it is rebuilt from the model."""
         return b""
 
     @classmethod
@@ -201,7 +201,7 @@ class Engine(NotCopyable, ABC):
         return {}
 
     def requirements(self) -> dict[str, Any]:
-        """What a machine needs to load the saved engine; stored in its metadata, checked by `check_requirements`."""
+        """Requirements on a machine to load the saved engine; stored in its metadata, checked by `check_requirements`."""
         return {}
 
     @classmethod
@@ -233,7 +233,7 @@ class Engine(NotCopyable, ABC):
 
     @property
     def arithmetic(self) -> Arithmetic:
-        """In which precision the layers compute."""
+        """The precision in which the layers compute."""
         return arithmetic_of(self.model_without_weights, self.precision, self.fallback, self.float_precision)
 
     @property
@@ -242,19 +242,19 @@ class Engine(NotCopyable, ABC):
         return sha256_hex(self.model.SerializeToString(deterministic=True))
 
     def parts(self) -> tuple[Part, ...]:
-        """What the engine runs in one go, in its order: kernels, as far as the library below it tells."""
+        """The kernels of the engine in execution order, as far as its library reports them."""
         return tuple(part_of(node.name, node.op_type, [node]) for node in self.model_without_weights.graph.node)
 
     def chosen_kernels(self) -> tuple[ChosenKernel, ...]:
-        """The kernels that were chosen among several while building; empty where the library below it chooses, and does not tell."""
+        """Kernels that were selected by timing during the build; empty if the library selects them without a report."""
         return ()
 
     def weight_bytes(self) -> int | None:
-        """Bytes of the network's constants as the engine keeps them, on its device; None where the library below it does not tell."""
+        """Bytes of the network's constants on the engine's device; None if the library does not report them."""
         return None
 
     def note_fallback(self, reason: str) -> None:
-        """Note that the engine computes in float32, although another precision was asked for."""
+        """Record that the engine computes in float32 although another precision was requested."""
         self.fallback, self.choices[self.precision] = reason, f"float32: {reason}"
 
     def create_context(self) -> ExecutionContext:
@@ -275,7 +275,7 @@ class Engine(NotCopyable, ABC):
         if self._forks != fork_count() and not self.survives_fork:
             raise EngineError(
                 f"{self!r}: it was made before this process was forked, and {self.parents_alone} cannot be used across a fork.\n"
-                f"Do: make the engine in the child; the parent must not have used {self.parents_alone}, as with"
+                f"Do: make the engine in the child; the parent must not use {self.parents_alone} before the fork, as with"
                 ' multiprocessing\'s "spawn"'
             )
 
@@ -308,15 +308,15 @@ class Engine(NotCopyable, ABC):
             UsageError: ``slots`` is outside, at once.
             Exception: what the source, ``prepare`` or a run raised, at its item's turn; results before it are given first.
         """
-        contexts = (self.create_context() for _ in range(check_whole("stream: slots", slots, 1, MAX_SLOTS)))
+        contexts = (self.create_context() for _ in range(check_int("stream: slots", slots, 1, MAX_SLOTS)))
         if prepare is None:
             return map_async(
                 ExecutionContext.run_async, source, contexts=contexts, finish=lambda _, item, outputs: outputs
             )
-        made = prepare
+        prepared = prepare
 
         def work(context: ExecutionContext, item: Any) -> Arrays:
-            return context.run(made(item))
+            return context.run(prepared(item))
 
         return map_in_contexts(work, source, contexts=contexts)
 
@@ -370,7 +370,7 @@ class Engine(NotCopyable, ABC):
             (side, desc.name, desc.dtype, " x ".join(map(str, desc.dims))) for side, descs in sides for desc in descs
         ]
         notes = [f"{about}: {choice}" for about, choice in self.choices.items()]
-        return view(f"engine {self.name}, {self.arithmetic}", ("", "name", "type", "dims"), rows, notes)
+        return object_html(f"engine {self.name}, {self.arithmetic}", ("", "name", "type", "dims"), rows, notes)
 
 
 def _leave_parent() -> None:
@@ -378,4 +378,4 @@ def _leave_parent() -> None:
         keep_until_exit(engine)
 
 
-in_children(_leave_parent)
+call_after_fork(_leave_parent)

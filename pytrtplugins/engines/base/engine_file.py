@@ -37,7 +37,7 @@ def write_engine_file(path: str | Path, metadata: Mapping[str, Any], model: byte
     """Write an engine file, whole or not at all. The same engine gives the same bytes.
 
     Args:
-        path: Where to write.
+        path: Path of the file to write.
         metadata: JSON values; the format version and the model's digest are added.
         model: The serialized ONNX model.
         payload: What the engine's library has made of it, for engines that save that; empty: no such entry.
@@ -54,10 +54,10 @@ def write_engine_file(path: str | Path, metadata: Mapping[str, Any], model: byte
 
 @dataclass(frozen=True)
 class EngineFile:
-    """An engine file whose metadata are checked; the rest is read and checked when it is asked for.
+    """An engine file with checked metadata; model and payload are read and checked when they are used.
 
     Attributes:
-        path: Of the file.
+        path: Path of the file.
         metadata: JSON values.
     """
 
@@ -84,7 +84,7 @@ class EngineFile:
             raise _error(self.path, f"{_MODEL}: {str(error).partition(chr(10))[0]}") from error
 
     def payload(self) -> bytes:
-        """What the engine's library had made of the model; empty where there is none.
+        """The library's compiled form of the model; empty if there is none.
 
         Raises:
             EngineFileError: it is damaged, or another file has taken its place since it was opened.
@@ -92,7 +92,7 @@ class EngineFile:
         return self._read(_PAYLOAD) if _PAYLOAD in self._names else b""
 
     def check(self) -> None:
-        """Compare the model and what the library had made of it with their digests.
+        """Compare model and payload with their digests.
 
         Raises:
             EngineFileError: it is damaged, or another file has taken its place since it was opened.
@@ -101,13 +101,13 @@ class EngineFile:
             self._read(name)
 
     def _read(self, name: str) -> bytes:
-        with _opened(self.path) as (archive, file):
+        with _open_archive(self.path) as (archive, file):
             if _identity(file) != self._identity:
                 raise EngineFileError(
                     f"{self.path}: another file has taken its place since it was opened.\nDo: load it again",
                     path=self.path,
                 )
-            data = _stored(self.path, file, archive.getinfo(name))
+            data = _read_stored(self.path, file, archive.getinfo(name))
         if self.metadata.get(f"{Path(name).stem}_sha256") != sha256_hex(data):
             raise _error(self.path, f"the digest of {name} is not the one in the metadata: the file is damaged")
         return data
@@ -126,7 +126,7 @@ def read_engine_file(path: str | Path) -> EngineFile:
         FileNotFoundError: there is no such file.
     """
     path = Path(path)
-    with _opened(path) as (archive, file):
+    with _open_archive(path) as (archive, file):
         identity = _identity(file)
         entries = archive.infolist()
         names = [entry.filename for entry in entries]
@@ -136,27 +136,27 @@ def read_engine_file(path: str | Path) -> EngineFile:
             raise _error(path, f"{_METADATA} has {entries[0].file_size:,} bytes, expected at most {_MAX_METADATA:,}")
         facts = parse_json(archive.read(entries[0]), _METADATA)
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        found = facts.get("format") if isinstance(facts, dict) else facts
-        raise _error(path, f"format version {shorten(found)}, expected {FORMAT}")
+        version = facts.get("format") if isinstance(facts, dict) else facts
+        raise _error(path, f"format version {shorten(version)}, expected {FORMAT}")
     return EngineFile(path, facts, tuple(names), identity)
 
 
 def _identity(file: BinaryIO) -> tuple[int, ...]:
-    """What differs once another file has the name, or this one was written."""
+    """Size, time and inode of a file, which change when it is replaced or rewritten."""
     status = os.fstat(file.fileno())
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, BinaryIO]]:
-    """The file as an archive; what a damaged one leads to becomes an `EngineFileError`."""
+def _open_archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, BinaryIO]]:
+    """Open the file as an archive; errors of damaged files become `EngineFileError`."""
     with open_regular(path, error=EngineFileError) as file:
         try:
             with zipfile.ZipFile(file) as archive:
                 length = path.stat().st_size
                 if any(
-                    each.compress_type != zipfile.ZIP_STORED or max(each.file_size, each.compress_size) > length
-                    for each in archive.infolist()
+                    entry.compress_type != zipfile.ZIP_STORED or max(entry.file_size, entry.compress_size) > length
+                    for entry in archive.infolist()
                 ):
                     raise _error(path, "an entry is compressed or claims to be larger than the file")
                 yield archive, file
@@ -166,8 +166,8 @@ def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, BinaryIO]]:
             raise _error(path, str(error)[:_MAX_CHARACTERS] or type(error).__name__) from error
 
 
-def _stored(path: Path, file: BinaryIO, entry: zipfile.ZipInfo) -> bytes:
-    """An entry's bytes as they lie in the file; without zip's checksum, which takes as long as the digest and says less."""
+def _read_stored(path: Path, file: BinaryIO, entry: zipfile.ZipInfo) -> bytes:
+    """The bytes of an uncompressed entry; zip's checksum is skipped, since it takes as long as the digest and proves less."""
     file.seek(entry.header_offset)
     header = file.read(_LOCAL_HEADER.size).ljust(_LOCAL_HEADER.size, b"\0")
     signature, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(header)

@@ -1,4 +1,4 @@
-"""Objects that belong to one thread at a time and are closed once; runs may be queued now and waited for later."""
+"""Objects that one thread uses at a time and that are closed once; runs may be queued now and waited for later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeVar
 
 from ...errors import EngineError
-from ...utils.forks import fail_future_in_child, in_children, keep_until_exit
+from ...utils.forks import call_after_fork, fail_future_in_child, keep_until_exit
 from ...utils.not_copyable import NotCopyable
 from .run_future import RunFuture
 
@@ -29,7 +29,7 @@ _ALL: weakref.WeakSet[Exclusive[Any]] = weakref.WeakSet()
 
 
 class _Runs(threading.local):
-    """Contexts and engines whose runs the calling thread is inside of, the innermost last."""
+    """Contexts and engines that the calling thread is running, the innermost last."""
 
     def __init__(self) -> None:
         self.stack: list[object] = []
@@ -39,7 +39,7 @@ _RUNS = _Runs()
 
 
 class ActiveRun:
-    """A ``with`` block around what a thread does for a run.
+    """A ``with`` block around the work of a thread for a run.
 
     Args:
         owner: The context whose run it is; or the engine, where a library calls a plugin and does not say for which context.
@@ -58,7 +58,7 @@ class ActiveRun:
 
 
 class _Run(ActiveRun):
-    """A ``with`` block around a run: other threads are kept away, and the calling thread is known to be inside of it."""
+    """A ``with`` block around a run: excludes other threads, and records that the calling thread is inside it."""
 
     __slots__ = ()
     _owner: Exclusive[Any]
@@ -76,8 +76,8 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
     """The state of one thread's runs of an engine. Close it, or use it in a ``with`` block.
 
     Attributes:
-        engine: Whose runs.
-        made_by: How another one is made, for messages.
+        engine: The engine of the runs.
+        made_by: The call that makes another one, for messages.
     """
 
     made_by: ClassVar[str]
@@ -97,7 +97,7 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
         _ALL.add(self)
 
     def _close(self) -> None:
-        """Release what this holds."""
+        """Release the object's resources."""
 
     def close(self, timeout: float = _LONGEST_WAIT) -> None:
         """Wait for queued runs and for one in another thread, and release all; more calls do nothing.
@@ -116,19 +116,19 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
         inside = bool(_RUNS.stack)
         if inside or threading.get_ident() == self._worker:
             if self._queued or self._pending is not None:
-                raise self._not_closed(inside)
+                raise self._unclosed_reason(inside)
             timeout = 0
         deadline = time.monotonic() + timeout
         if wait(list(self._queued), timeout).not_done:
             raise self._waited_for_long(timeout)
         if not self._order.acquire(timeout=max(0, deadline - time.monotonic())):  # a run is just being queued
-            raise self._waited_for_long(timeout) if timeout else self._not_closed(inside)
+            raise self._waited_for_long(timeout) if timeout else self._unclosed_reason(inside)
         try:
             pending = self._pending
             if pending is not None:
                 pending.finish()  # its result stays in the future
             if not self._busy.acquire(timeout=max(0, deadline - time.monotonic())):
-                raise self._waited_for_long(timeout) if timeout else self._not_closed(inside)
+                raise self._waited_for_long(timeout) if timeout else self._unclosed_reason(inside)
             try:
                 if not self._closed:
                     self._closed = True
@@ -171,7 +171,7 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
             self._check_open()
 
     def _check_caller(self) -> None:
-        """Refuse a run in a forked process that has no device, and one inside a run that would have to wait for the one around it.
+        """Refuse a run in a forked process without a device, and one inside a run that would deadlock.
 
         Raises:
             EngineError: it is called from there.
@@ -192,8 +192,8 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
                 "Do: build another engine for it"
             )
 
-    def _not_closed(self, inside: bool) -> EngineError:
-        """Why `close` did nothing in a place where it does not wait."""
+    def _unclosed_reason(self, inside: bool) -> EngineError:
+        """Why `close` has no effect where it must not wait."""
         if self in _RUNS.stack:
             where = "from inside a run of this context, such as from a plugin's compute"
         else:
@@ -215,7 +215,7 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
         self._worker = threading.get_ident()
 
     def _leave_parent(self) -> None:
-        """In a child process: runs of the parent's other threads never end here, and its threads are not here."""
+        """In a forked child: drop the parent's runs and threads, which do not exist here."""
         self._holds = getattr(self.engine, "survives_fork", True)
         if not self._holds:
             keep_until_exit(self)
@@ -241,11 +241,11 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
             except BaseException:
                 self._busy.release()
                 raise
-            self._pending = future = RunFuture(lambda: self._finished(wait))
+            self._pending = future = RunFuture(lambda: self._wait_for_run(wait))
         return future
 
-    def _finished(self, wait: Callable[[], Result]) -> Result:
-        """Wait for the result of the run that keeps others away, and let the next one in."""
+    def _wait_for_run(self, wait: Callable[[], Result]) -> Result:
+        """Wait for the result of the current run, and admit the next one."""
         try:
             return wait()
         finally:
@@ -253,7 +253,7 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
             self._busy.release()
 
     def _submit(self, function: Callable[Given, Value], *args: Given.args, **named: Given.kwargs) -> Future[Value]:
-        """Call something in this context's own thread, behind what was submitted before."""
+        """Call a function in this context's own thread, after earlier submissions."""
         with self._starting:
             self._check_open()
             if self._executor is None:
@@ -267,8 +267,9 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
 
 
 def _leave_parents() -> None:
+    """In a forked child: leave the parent's state in all contexts."""
     for context in list(_ALL):
         context._leave_parent()
 
 
-in_children(_leave_parents)
+call_after_fork(_leave_parents)

@@ -1,4 +1,4 @@
-"""Exceptions of the libraries below the engines → this package's errors, shortened; exceptions of plugins are not changed."""
+"""Convert exceptions of engines' libraries to this package's errors, shortened; exceptions of plugins stay unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ from ...validation.operators import CONTRIB, node_text, standard_domain, standar
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["explained_runs", "explaining", "is_plugins", "names_node", "naming_expanded", "shortened", "with_suspects"]
+__all__ = [
+    "as_error",
+    "explained_runs",
+    "is_plugins",
+    "name_expanded_nodes",
+    "names_node",
+    "shorten_message",
+    "with_suspects",
+]
 
 _MAX_CHARACTERS = 1500
 _NAMELESS = "Name:'' Status Message"  # of onnxruntime
@@ -30,22 +38,22 @@ _QUOTED = re.compile(r"(?:'|Node )([^' ]+)(?:'| of type)")  # OpenVINO's, and it
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def shortened(text: object, max_characters: int = _MAX_CHARACTERS) -> str:
-    """The first lines of what a library, or an exception, says: without empty ones, repeated ones and places in its own sources.
+def shorten_message(text: object, max_characters: int = _MAX_CHARACTERS) -> str:
+    """The first lines of a library's message, without empty and repeated lines and without locations in its sources.
 
     Where something is left out, the last line says how many characters there are.
     """
-    whole = _BLOCKED.sub(r"\1'", str(text))
-    lines = dict.fromkeys(line.strip() for line in whole.splitlines())
-    found = "\n".join(line for line in lines if line and not _OF_SOURCES.fullmatch(line)) or whole.strip()
-    if len(found) <= max_characters:
-        return found
-    note = f"\n… of {len(whole):,} characters; the whole text is in .text"
-    return found[: max_characters - len(note)].rstrip() + note
+    full_text = _BLOCKED.sub(r"\1'", str(text))
+    lines = dict.fromkeys(line.strip() for line in full_text.splitlines())
+    short = "\n".join(line for line in lines if line and not _OF_SOURCES.fullmatch(line)) or full_text.strip()
+    if len(short) <= max_characters:
+        return short
+    note = f"\n… of {len(full_text):,} characters; the whole text is in .text"
+    return short[: max_characters - len(note)].rstrip() + note
 
 
 def names_node(text: str, model: onnx.ModelProto) -> bool:
-    """Whether a library's text quotes a node or tensor of a model, or an operator that it made of one ("name/MatMul")."""
+    """Whether a library's message quotes a node or tensor of a model, or an operator made from one ("name/MatMul")."""
     words = set(_QUOTED.findall(text))
     words.update(*(word.partition("/")[:1] for word in words))
     return any(not words.isdisjoint((node.name, *node.input, *node.output)) for node in model.graph.node)
@@ -62,8 +70,8 @@ def is_plugins(error: BaseException) -> bool:
 
 
 @contextmanager
-def explaining(what: str, engine: str, kind: type[EngineError] = BuildError) -> Iterator[None]:
-    """Raise what a library raises as an error of this package, with the library's exception as its cause.
+def as_error(what: str, engine: str, kind: type[EngineError] = BuildError) -> Iterator[None]:
+    """Raise an exception of a library as an error of this package, with the exception as its cause.
 
     Raises:
         EngineError: of this kind, about ``what`` failed, ``"OpenVINO cannot build the model"``; ``.text`` is all that the library reported.
@@ -77,12 +85,12 @@ def explaining(what: str, engine: str, kind: type[EngineError] = BuildError) -> 
         if is_plugins(error):
             raise
         text = str(error) or type(error).__name__
-        raise kind(f"{what}: {shortened(text)}", engine=engine, text=text) from error
+        raise kind(f"{what}: {shorten_message(text)}", engine=engine, text=text) from error
 
 
 @contextmanager
-def naming_expanded(model: Callable[[], onnx.ModelProto]) -> Iterator[None]:
-    """Where onnxruntime fails in a node without a name, say of which nodes it can be a part: those that it writes with others itself.
+def name_expanded_nodes(model: Callable[[], onnx.ModelProto]) -> Iterator[None]:
+    """If onnxruntime fails in a node without a name, name the nodes that it may be part of: those that onnxruntime expands.
 
     Args:
         model: Gives the model, whose own nodes have names.
@@ -97,13 +105,13 @@ def naming_expanded(model: Callable[[], onnx.ModelProto]) -> Iterator[None]:
         if not nodes:
             raise
         raise ExecutionError(
-            f"{error}\nThis is part of a node that onnxruntime writes with others: {_listed(nodes)}",
+            f"{error}\nThis is part of a node that onnxruntime writes with others: {_node_list(nodes)}",
             **error.facts,
         ) from error.__cause__
 
 
 def with_suspects(error: ExecutionError, model: onnx.ModelProto) -> ExecutionError:
-    """An error of a library that names operators of its own, with nodes of the model that they can be of.
+    """An error that names a library's operators, extended by the model's nodes that they may belong to.
 
     Args:
         error: The error; its fact ``text`` is the library's text.
@@ -112,10 +120,10 @@ def with_suspects(error: ExecutionError, model: onnx.ModelProto) -> ExecutionErr
     text = str(error.facts.get("text", ""))
     nodes = list(walk(model.graph.node))
     suspects = [node_text(node) for node in [node for node in nodes if node.op_type in text] or nodes]
-    return ExecutionError(f"{error}\nThat can be a part of {_listed(suspects)}", **error.facts)
+    return ExecutionError(f"{error}\nThat can be a part of {_node_list(suspects)}", **error.facts)
 
 
-def _listed(names: list[str]) -> str:
+def _node_list(names: list[str]) -> str:
     others = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{', '.join(names[:_SHOWN])}{others}"
 
@@ -136,12 +144,12 @@ def _expandable(model: onnx.ModelProto) -> list[str]:
 
 
 def explained_runs(what: str) -> Callable[[_Method], _Method]:
-    """Let a method of a context raise an `ExecutionError`, that ``what`` failed, where the library below its engine fails."""
+    """Decorator of a context's method: exceptions of the engine's library become `ExecutionError`, saying that ``what`` failed."""
 
     def decorate(method: _Method) -> _Method:
         @functools.wraps(method)
         def explained(self: Any, *args: Any, **kwargs: Any) -> Any:
-            with explaining(what, self.engine.name, ExecutionError):
+            with as_error(what, self.engine.name, ExecutionError):
                 return method(self, *args, **kwargs)
 
         return cast("_Method", explained)

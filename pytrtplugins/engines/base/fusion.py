@@ -1,4 +1,4 @@
-"""Which nodes of a network an engine runs as one kernel."""
+"""Find which nodes of a network an engine fused into one kernel."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _RETYPING = ("QuantizeLinear", "DequantizeLinear", "Cast", "CastLike")
 
 @dataclass(frozen=True)
 class Part:
-    """What an engine runs in one go.
+    """A kernel of an engine, and what its library says of it.
 
     Attributes:
         name: As the engine calls it.
-        kind: Likewise, such as ``"Convolution"``.
+        kind: The library's name for the kind of kernel, such as ``"Convolution"``.
         inputs: Tensors that it reads, by their names in the model that the engine was given.
         outputs: Tensors that it writes.
     """
@@ -36,11 +36,11 @@ class Part:
 
 @dataclass(frozen=True)
 class FusedKernel:
-    """A part of an engine, and the nodes of the model that it computes.
+    """A kernel of an engine, and the nodes of the model that it computes.
 
     Attributes:
         name: As the engine calls it.
-        kind: Likewise.
+        kind: The library's name for the kind of kernel.
         nodes: Places of the nodes in the model, in the model's order; none where the engine added the part, such as a cast.
     """
 
@@ -51,11 +51,11 @@ class FusedKernel:
 
 @dataclass(frozen=True)
 class Fusion:
-    """A network before and after an engine.
+    """The nodes of a network, and the kernels that compute them.
 
     Attributes:
-        names: Of the model's nodes.
-        operators: Of the model's nodes.
+        names: Names of the model's nodes.
+        operators: Operators of the model's nodes.
         edges: Pairs of nodes of which the second reads what the first gives.
         kernels: What the engine runs, in its order.
         before: Places of the nodes that no kernel computes: they are computed while the engine is built, or change nothing.
@@ -94,9 +94,9 @@ def fusion_of(model: onnx.ModelProto, parts: Iterable[Part], built: onnx.ModelPr
     same = {} if built is None else _same_tensors(built)
     nodes = list(model.graph.node)
     maker = {name: place for place, node in enumerate(nodes) for name in node.output if name}
-    dynamic = _depending_on_inputs(model)
+    dynamic = _dynamic_nodes(model)
     owner: dict[int, int] = {}
-    found: list[tuple[Part, list[int]]] = []
+    nodes_of_parts: list[tuple[Part, list[int]]] = []
     for number, part in enumerate(parts):
         inputs, outputs = ({same.get(name, name) for name in names} for names in (part.inputs, part.outputs))
         waiting, mine = sorted(name for name in outputs - inputs if name in maker), list[int]()
@@ -107,9 +107,9 @@ def fusion_of(model: onnx.ModelProto, parts: Iterable[Part], built: onnx.ModelPr
             owner[place] = number
             mine.append(place)
             waiting += [name for name in nodes[place].input if name in maker and name not in inputs]
-        found.append((part, mine))
-    _give_to_readers(nodes, maker, dynamic, owner, found)
-    kernels = [FusedKernel(part.name, part.kind, tuple(sorted(mine))) for part, mine in found]
+        nodes_of_parts.append((part, mine))
+    _assign_to_readers(nodes, maker, dynamic, owner, nodes_of_parts)
+    kernels = [FusedKernel(part.name, part.kind, tuple(sorted(mine))) for part, mine in nodes_of_parts]
     edges = [(maker[name], place) for place, node in enumerate(nodes) for name in node.input if name in maker]
     return Fusion(
         tuple(node.name or (node.output[0] if node.output else "") for node in nodes),
@@ -121,39 +121,39 @@ def fusion_of(model: onnx.ModelProto, parts: Iterable[Part], built: onnx.ModelPr
 
 
 def _same_tensors(model: onnx.ModelProto) -> dict[str, str]:
-    """Tensor → the one that it is in another type: before Q, DQ and casts."""
-    found: dict[str, str] = {}
+    """Tensor → the tensor that it converts: through Q, DQ and Cast."""
+    sources: dict[str, str] = {}
     for node in model.graph.node:
         if node.op_type in _RETYPING and node.output:
-            found[node.output[0]] = found.get(node.input[0], node.input[0])
-    return found
+            sources[node.output[0]] = sources.get(node.input[0], node.input[0])
+    return sources
 
 
-def _give_to_readers(
+def _assign_to_readers(
     nodes: Sequence[onnx.NodeProto],
     maker: dict[str, int],
     dynamic: set[int],
     owner: dict[int, int],
-    found: Sequence[tuple[Part, list[int]]],
+    nodes_of_parts: Sequence[tuple[Part, list[int]]],
 ) -> None:
     """A node that no part names, such as a subtraction that became part of a product, belongs to the part that reads its results."""
     readers: dict[int, set[int]] = {}
     for place in range(len(nodes) - 1, -1, -1):
         if place in dynamic and place not in owner and len(owners := readers.get(place, set())) == 1:
             owner[place] = next(iter(owners))
-            found[owner[place]][1].append(place)
+            nodes_of_parts[owner[place]][1].append(place)
         if place in owner:
             for name in nodes[place].input:
                 if name in maker:
                     readers.setdefault(maker[name], set()).add(owner[place])
 
 
-def _depending_on_inputs(model: onnx.ModelProto) -> set[int]:
-    """Nodes whose values only a run tells."""
-    known = {info.name for info in given_inputs(model.graph)}
-    found = set()
+def _dynamic_nodes(model: onnx.ModelProto) -> set[int]:
+    """Indices of nodes that depend on the network's inputs."""
+    dynamic_tensors = {info.name for info in given_inputs(model.graph)}
+    places = set()
     for place, node in enumerate(model.graph.node):
-        if any(name in known for name in node.input):
-            found.add(place)
-            known.update(node.output)
-    return found
+        if any(name in dynamic_tensors for name in node.input):
+            places.add(place)
+            dynamic_tensors.update(node.output)
+    return places

@@ -1,4 +1,4 @@
-"""A network before and after an engine as a picture: its nodes on the left, the kernels that compute them on the right."""
+"""Draw the fusion of a network: its nodes on the left, the kernels that compute them on the right."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def draw_fusion(fusion: Fusion, path: str | Path, title: str = "") -> None:
 
     Args:
         fusion: The network and the engine's parts.
-        path: Of the file.
+        path: Path of the file.
         title: Heading.
     """
     rows = {place: _HEAD + _ROW * index for index, place in enumerate(range(len(fusion.names)))}
@@ -66,16 +66,16 @@ def draw_fusion(fusion: Fusion, path: str | Path, title: str = "") -> None:
 
 
 def _boxes(fusion: Fusion, rows: dict[int, int]) -> list[tuple[float, float]]:
-    """Top and height of each kernel's box: beside its nodes, never over another."""
-    found: list[tuple[float, float]] = []
+    """Top and height of each kernel's box, next to its nodes, without overlaps."""
+    boxes: list[tuple[float, float]] = []
     free = float(_HEAD)
     for kernel in fusion.computing:
         span = rows[kernel.nodes[-1]] - rows[kernel.nodes[0]] + _ROW - 4
         height = float(span if span <= _ROW * len(kernel.nodes) else _ROW - 4)
         top = max(free, rows[kernel.nodes[0]] + (span - height) / 2)
-        found.append((top, height))
+        boxes.append((top, height))
         free = top + height + 4
-    return found
+    return boxes
 
 
 def _edges(svg: Tree.Element, fusion: Fusion, rows: dict[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""From images to boxes around any engine: everything but the network in NumPy."""
+"""Detection around any engine: everything but the network in NumPy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float32]
 
 
 class HostDetection(DetectionContext):
-    """Letterbox, on all cores, decoding and suppression on the host; what other contexts are compared with."""
+    """Detection on the host: letterbox on all cores, decoding and suppression; the reference for other contexts."""
 
     engine: ContextMaker
 
@@ -38,21 +38,22 @@ class HostDetection(DetectionContext):
 
     def _detect(self, images: Sequence[Pixels], score_threshold: float, iou_threshold: float) -> list[Boxes]:
         start = time.perf_counter()
-        boxed = list(map_ahead(self._fitted, images, threads=threads_for_files(), inline=lambda _: len(images) == 1))
+        boxed = list(map_ahead(self._letterbox, images, threads=threads_for_files(), inline=lambda _: len(images) == 1))
         data = _stack(boxed, self._batch if self._fixed else len(boxed))
         ready = time.perf_counter()
         outputs = self._context.run({self._input: data})
-        done = time.perf_counter()
-        found = self._boxes(outputs, boxed, score_threshold, iou_threshold)
-        self.timings = Timings(*(1000 * np.diff([start, ready, done, time.perf_counter()])).tolist())
-        return found
+        computed = time.perf_counter()
+        boxes = self._boxes(outputs, boxed, score_threshold, iou_threshold)
+        self.timings = Timings(*(1000 * np.diff([start, ready, computed, time.perf_counter()])).tolist())
+        return boxes
 
-    def _fitted(self, image: Pixels) -> Letterboxed:
+    def _letterbox(self, image: Pixels) -> Letterboxed:
         return letterbox(image.download() if isinstance(image, DeviceImage) else image, self.size, self.mode)
 
     def _boxes(
         self, outputs: Mapping[str, Any], boxed: Sequence[Letterboxed], score_threshold: float, iou_threshold: float
     ) -> list[Boxes]:
+        """Decode the outputs, and select boxes of each image."""
         parts = [head.decode(outputs[head.output], self.size) for head in self.heads]
         boxes = np.concatenate([part[0] for part in parts], axis=1)
         scores = np.concatenate([part[1] for part in parts], axis=1)
@@ -60,7 +61,7 @@ class HostDetection(DetectionContext):
         return [self._select(boxes[i], scores[i], image, iou_threshold) for i, image in enumerate(boxed)]
 
     def _select(self, boxes: Floats, scores: Floats, image: Letterboxed, iou_threshold: float) -> Boxes:
-        """Suppress, and take the best of one image."""
+        """Suppress overlapping boxes of one image, and keep the best."""
         likely = scores.any(axis=1)
         power = self.heads[-1].distance_power
         boxes, scores = boxes[likely], nms(boxes[likely], scores[likely], iou_threshold, distance_power=power)

@@ -1,4 +1,4 @@
-"""Plugins between DequantizeLinear and QuantizeLinear that compute on the int8 codes themselves."""
+"""Run plugins between DequantizeLinear and QuantizeLinear directly on int8 codes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ...model.ir import array_of, dtype_of, is_op, remove_unused, set_attributes, swap
 from ...passes import Pass, PassResult
-from ...plugin.onnx_node import SCALES, from_node, is_plugin_node, requantizes, takes
+from ...plugin.onnx_node import SCALES, from_node, is_plugin_node, requantizes, supports_dtype
 from ...plugin.policy import RUNNING, chosen_form
 from ...tensor import DType
 from ...utils.override import override
@@ -21,7 +21,7 @@ __all__ = ["WriteCodes", "on_codes"]
 
 
 class WriteCodes(Pass):
-    """Hand int8 codes to the plugins with ``int8 = "requantize"`` that run through `enqueue`: DQ → plugin → Q becomes the plugin alone.
+    """Replace DQ → plugin → Q by the plugin on int8 codes, for plugins with ``int8 = "requantize"`` that run `enqueue`.
 
     The node gets the attribute `SCALES`. Other forms, `compute` and decompositions, compute on the numbers that the codes stand for.
 
@@ -50,8 +50,8 @@ class WriteCodes(Pass):
         return chosen_form(type(plugin), self._forms, self._requested, RUNNING) == "enqueue"
 
 
-def on_codes(graph: ir.Graph, node: ir.Node, wanted: Callable[[Plugin], bool]) -> list[float]:
-    """Make DQ → plugin → Q the plugin alone, if it takes int8 in all inputs and outputs, and is ``wanted`` so.
+def on_codes(graph: ir.Graph, node: ir.Node, condition: Callable[[Plugin], bool]) -> list[float]:
+    """Replace DQ → plugin → Q by the plugin, if it takes int8 in all inputs and outputs and ``condition`` holds.
 
     Returns:
         The scales of its inputs and outputs, which the node has as `SCALES` then; none if it stays in float.
@@ -60,15 +60,15 @@ def on_codes(graph: ir.Graph, node: ir.Node, wanted: Callable[[Plugin], bool]) -
     before = [None if value is None else value.producer() for value in node.inputs]
     readers = [[use.node for use in value.uses()] for value in node.outputs]
     if (
-        not wanted(plugin)
+        not condition(plugin)
         or not all(_gives_int8(dq) for dq in before)
-        or not all(len(found) == 1 and is_op(found[0], "QuantizeLinear") for found in readers)
+        or not all(len(nodes) == 1 and is_op(nodes[0], "QuantizeLinear") for nodes in readers)
         or any(value.is_graph_output() for value in node.outputs)
-        or not all(dtype_of(found[0].outputs[0]) is DType.INT8 for found in readers)
-        or not takes(node, DType.INT8)
+        or not all(dtype_of(nodes[0].outputs[0]) is DType.INT8 for nodes in readers)
+        or not supports_dtype(node, DType.INT8)
     ):
         return []
-    after = [found[0] for found in readers]
+    after = [nodes[0] for nodes in readers]
     scales = [array_of(pair.inputs[1]) for pair in (*before, *after) if pair is not None]
     if any(scale is None or scale.size != 1 for scale in scales):
         return []

@@ -1,4 +1,4 @@
-"""The plugins of a model in the forms that an engine runs."""
+"""Rewrite the plugins of a model to the forms that an engine runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...model.decompose import add_shapes, inline_plugins
 from ...model.fit import node_type
 from ...model.skeleton import guide, unknown_nodes
 from ...plugin.policy import RUNNING, chosen_form, plugin_classes
-from .lacking import lacking_nodes
+from .operator_support import probe_unsupported_nodes
 
 if TYPE_CHECKING:
     import onnx
@@ -29,7 +29,7 @@ def check_operators(model: onnx.ModelProto, engine: type[Engine]) -> None:
         BuildError: there is one; the message has its signature, and a plugin class to begin with.
     """
     for node in () if engine.foreign_operators else unknown_nodes(model):
-        others = (*unknown_nodes(model), *lacking_nodes(model, engine))
+        others = (*unknown_nodes(model), *probe_unsupported_nodes(model, engine))
         raise BuildError(
             f"engine {engine.name!r}: the operator {node_type(node)} is not known {guide(model, node, engine.name, others)}",
             engine=engine.name,
@@ -56,15 +56,15 @@ def write_decompositions(model: onnx.ModelProto, forms: Sequence[str], requested
 def forms_run(
     model: onnx.ModelProto, written: onnx.ModelProto | ir.Model, forms: Sequence[str], requested: Mapping[str, str]
 ) -> dict[str, str]:
-    """What became of the plugins for which a user asked for a form, for `Engine.choices`; ``written`` has the decompositions."""
+    """The forms in which requested plugins run, for `Engine.choices`; ``written`` has the decompositions."""
     if not requested:
         return {}
-    classes, left = plugin_classes(model), plugin_classes(written)
-    found = {}
+    classes, remaining = plugin_classes(model), plugin_classes(written)
+    choices = {}
     for name in requested:
         form = chosen_form(classes[name], forms, requested)
-        if form == "decomposition" and name in left:
+        if form == "decomposition" and name in remaining:
             running = chosen_form(classes[name], forms, requested, RUNNING)
             form = f"{running}, since its decomposition needs dims that are free"
-        found[f"plugin {name}"] = form
-    return found
+        choices[f"plugin {name}"] = form
+    return choices

@@ -1,4 +1,4 @@
-"""The future of a run that a device computes: the caller who asks for the result waits, and no thread is started."""
+"""The future of a run on a device: the caller who needs the result waits, and no thread is started."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class _Waiters(list[Any]):
-    """The list in which `concurrent.futures.wait` and `as_completed` enter themselves; they never ask for the result."""
+    """The waiter list of a future, to which `concurrent.futures.wait` and `as_completed` append; they never ask for the result."""
 
     __slots__ = ("future",)
     future: RunFuture[Any]
@@ -28,7 +28,7 @@ class _Waiters(list[Any]):
 
 
 class RunFuture(Future[Result], Generic[Result]):
-    """The result of work that is queued on a device.
+    """The result of work queued on a device.
 
     The first thread that calls `result` or `exception` waits for the device. A thread is started only where nobody may ask: for
     a callback, a timeout, `concurrent.futures.wait` or `as_completed`. Until somebody asks, ``done()`` is False. What is queued
@@ -56,13 +56,13 @@ class RunFuture(Future[Result], Generic[Result]):
             if wait is None:
                 return
             try:
-                done = partial(self.set_result, wait())
+                resolve = partial(self.set_result, wait())
             except BaseException as error:  # an interrupt too is given to whoever asks
-                done = partial(self.set_exception, error)
-        done()
+                resolve = partial(self.set_exception, error)
+        resolve()
 
     def finish_in_thread(self) -> None:
-        """Let a thread wait for the device, where no other has begun to."""
+        """Wait for the device in a new thread, unless another thread already waits."""
         if self._wait is not None:
             threading.Thread(target=self.finish, name="pytrtplugins-run", daemon=True).start()
 
@@ -77,7 +77,7 @@ class RunFuture(Future[Result], Generic[Result]):
         return super().exception(timeout)
 
     def add_done_callback(self, fn: Callable[[Future[Result]], object]) -> None:
-        """Call a function with this future when the run has ended, in a thread of its own if nobody asks for the result before."""
+        """Call a function with this future when the run has ended; in a new thread if nobody asks for the result first."""
         super().add_done_callback(fn)
         self.finish_in_thread()
 

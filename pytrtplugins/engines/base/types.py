@@ -1,4 +1,4 @@
-"""The facts that contexts need about their engine, and protocols for building and finding engines."""
+"""Facts that contexts need about their engine, and protocols for building and finding engines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from ...errors import UsageError
 from ...plugin.policy import requested_forms
 from ...tensor import TensorDesc
-from ...utils.numbers import MAX_THREADS, check_whole
+from ...utils.numbers import MAX_THREADS, check_int
 
 if TYPE_CHECKING:
     import onnx
@@ -20,7 +20,7 @@ __all__ = ["Availability", "BuildOptions", "ChosenKernel", "OwningEngine"]
 
 @dataclass(frozen=True)
 class ChosenKernel:
-    """The kernel that an engine chose for a part of the network.
+    """A kernel that was selected for a part of the network.
 
     Attributes:
         layers: Names of the layers that it computes.
@@ -39,7 +39,7 @@ class ChosenKernel:
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """How to build.
+    """Options of a build.
 
     Attributes:
         precision: Arithmetic of the layers: ``"fp32"``, ``"bf16"``, ``"fp16"``, ``"int8"`` or ``"fp8"``.
@@ -66,12 +66,12 @@ class BuildOptions:
         object.__setattr__(self, "settings", values)
         object.__setattr__(self, "plugins", requested_forms(self.plugins))
         if self.threads is not None:
-            object.__setattr__(self, "threads", check_whole("threads", self.threads, 1, MAX_THREADS))
+            object.__setattr__(self, "threads", check_int("threads", self.threads, 1, MAX_THREADS))
 
 
 @dataclass(frozen=True)
 class Availability:
-    """Whether an engine can be used here.
+    """Whether an engine can be used on this machine.
 
     Attributes:
         name: The engine's name.
@@ -92,7 +92,7 @@ class Availability:
 
 
 class OwningEngine(Protocol):
-    """What a context needs of its engine; `Engine` has it.
+    """Interface of a context's engine; `Engine` implements it.
 
     Attributes:
         name: The engine's name.
@@ -108,7 +108,7 @@ class OwningEngine(Protocol):
 
     @property
     def outputs(self) -> tuple[TensorDesc, ...]:
-        """The same of each output."""
+        """Descriptions of the outputs."""
 
     @property
     def model_without_weights(self) -> onnx.ModelProto:

@@ -22,7 +22,7 @@ from ..base.context import ExecutionContext
 from ..base.detection import DetectionContext
 from ..base.engine import Engine
 from ..base.engine_file import EngineFile
-from ..base.failures import explaining
+from ..base.failures import as_error
 from ..base.fusion import Part
 from ..base.plugins import forms_run
 from ..base.types import Availability, BuildOptions, ChosenKernel
@@ -120,7 +120,7 @@ class CudaEngine(Engine):
             check_fp8(self.device)
         self._file = None if saved is None else saved[0]
         plan = None if saved is None else saved[1]
-        with explaining("engine 'cuda' cannot build the model", self.name):
+        with as_error("engine 'cuda' cannot build the model", self.name):
             self._build(plan, options, progress)
 
     def _build(self, plan: SavedPlan | None, options: BuildOptions, progress: bool) -> None:

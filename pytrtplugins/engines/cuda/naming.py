@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ...errors import PytrtpluginsError
-from ..base.failures import explaining
+from ..base.failures import as_error
 
 __all__ = ["naming"]
 
@@ -25,7 +25,7 @@ def naming(name: str, op: str) -> Iterator[None]:
     """
     what = f"engine 'cuda' cannot compute node {name!r} ({op})"
     try:
-        with explaining(what, "cuda"):
+        with as_error(what, "cuda"):
             yield
     except PytrtpluginsError as error:
         if not name or repr(name) in str(error):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...errors import UnavailableError, UsageError
 from ...passes import CODES
 from ...tensor import DType
-from ...utils.numbers import LARGEST_BATCH, check_whole
+from ...utils.numbers import LARGEST_BATCH, check_int
 from ...utils.optional import require
 from ..base.types import BuildOptions
 from .conv.tactics import FP8_CAPABILITY
@@ -65,7 +65,7 @@ def batches(options: BuildOptions) -> tuple[int, ...]:
     batches = tuple(given) if isinstance(given, (list, tuple)) else (given,)
     if not batches:
         raise UsageError("engine 'cuda': batch: expected a whole number, or several, found none", setting="batch")
-    return tuple(check_whole("engine 'cuda': batch", batch, 1, LARGEST_BATCH) for batch in batches)
+    return tuple(check_int("engine 'cuda': batch", batch, 1, LARGEST_BATCH) for batch in batches)
 
 
 def cudnn_seconds(options: BuildOptions) -> int:
@@ -75,7 +75,7 @@ def cudnn_seconds(options: BuildOptions) -> int:
         UsageError: it is no whole number of seconds.
     """
     given = options.settings.get("cudnn_seconds", CUDNN_SECONDS)
-    return check_whole("engine 'cuda': cudnn_seconds", given, 1, _MAX_CUDNN_SECONDS)
+    return check_int("engine 'cuda': cudnn_seconds", given, 1, _MAX_CUDNN_SECONDS)
 
 
 def device_number(device: str | None) -> int:

@@ -1,1 +1,1 @@
-"""What the engines for CPUs share: INT8 by the clock, the processor's features, submodels that onnxruntime runs."""
+"""Common parts of the engines for CPUs: choice of INT8 or float32 by timing, CPU features, submodels for onnxruntime."""

@@ -1,4 +1,4 @@
-"""Kernels of onnxruntime's that end the process where a tensor has no elements, as seen with 1.32, are kept from such tensors."""
+"""Protect onnxruntime's kernels that crash on empty tensors (seen with 1.32) from such tensors."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ...errors import BuildError, ExecutionError
 from ...model.proto import copy_of, infos_of, node_name, without_data
 from ...passes import of_onnx
-from ...passes.contrib import ends_without_elements
+from ...passes.contrib import crashes_without_elements
 from ...utils.optional import require
 from ...utils.override import override
 from ...utils.repeated import set_items
 from ...validation import infer
-from ...validation.dataflow import bodies, walk
+from ...validation.dataflow import subgraphs, walk
 from ...validation.operators import node_text, standard_domain
 from .shared_session import Session
 
@@ -30,7 +30,7 @@ _FUSED = frozenset(
 
 
 class GuardedSession(Session):
-    """A session of a model with kernels that can end the process where they get no elements; without them, other kernels run.
+    """A session of a model with kernels that can crash on empty tensors; for such inputs, another session without them runs.
 
     Args:
         make: Makes the session.
@@ -43,7 +43,7 @@ class GuardedSession(Session):
     ) -> None:
         super().__init__(make)
         self._model, self._make_plain = model, make_plain
-        self._anywhere = any(map(_ends_without_elements, walk(model.graph.node)))
+        self._anywhere = any(map(_crashes_without_elements, walk(model.graph.node)))
         self._direct = _read_by_codes(model)
         self._plain: Session | None = None
 
@@ -58,8 +58,9 @@ class GuardedSession(Session):
         return self._plain.run(outputs, inputs)
 
     def _written(self) -> onnx.ModelProto:
+        """The model with ONNX's operators only, for inputs that are empty."""
         written = of_onnx(self._model)
-        node = next(filter(ends_without_elements, walk(written.graph.node)), None)
+        node = next(filter(crashes_without_elements, walk(written.graph.node)), None)
         if node is not None:
             raise ExecutionError(
                 f"{node_text(node)}: onnxruntime's kernel can end the process where an input has no elements, and this form of the "
@@ -69,17 +70,18 @@ class GuardedSession(Session):
         return written
 
 
-def _ends_without_elements(node: onnx.NodeProto) -> bool:
-    return ends_without_elements(node) or _needs_elements(node)
+def _crashes_without_elements(node: onnx.NodeProto) -> bool:
+    """Whether a node has a kernel that crashes on empty tensors."""
+    return crashes_without_elements(node) or _needs_elements(node)
 
 
 def _read_by_codes(model: onnx.ModelProto) -> set[str]:
-    """What is read by operators of which onnxruntime's optimizer makes such kernels."""
+    """Tensors read by operators that onnxruntime's optimizer turns into such kernels."""
     return {name for node in walk(model.graph.node) if node.op_type in _FUSED for name in node.input if name}
 
 
 def _known_empty(model: onnx.ModelProto) -> set[str]:
-    """Tensors of which it is known that they have no elements."""
+    """Tensors that are known to be empty."""
     empty = {tensor.name for tensor in model.graph.initializer if 0 in tensor.dims}
     for name, info in infos_of(model.graph).items():
         dims = info.type.tensor_type.shape.dim
@@ -89,7 +91,7 @@ def _known_empty(model: onnx.ModelProto) -> set[str]:
 
 
 def _needs_elements(node: onnx.NodeProto) -> bool:
-    """Whether a kernel of ONNX's own operators ends the process without elements, as seen with onnxruntime 1.32."""
+    """Whether a kernel of ONNX's own operators crashes on empty tensors, as seen with onnxruntime 1.32."""
     if standard_domain(node.domain):
         return False
     along = node.op_type == "Unique" and any(attribute.name == "axis" for attribute in node.attribute)
@@ -97,15 +99,15 @@ def _needs_elements(node: onnx.NodeProto) -> bool:
 
 
 def _check_elements(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Require elements in what such a kernel reads, as far as the dims of the inputs tell them."""
+    """Refuse inputs whose dims make a tensor of such a kernel empty."""
     if not any(map(_needs_elements, walk(model.graph.node))):
         return
-    given = without_data(model)
-    for info in given.graph.input:
+    sized = without_data(model)
+    for info in sized.graph.input:
         info.type.tensor_type.ClearField("shape")
         for size in shapes[info.name]:
             info.type.tensor_type.shape.dim.add(dim_value=size)
-    inferred = infer(given)
+    inferred = infer(sized)
     empty = _known_empty(inferred)
     for node in filter(_needs_elements, inferred.graph.node):
         if not empty.isdisjoint(node.input):
@@ -117,8 +119,8 @@ def _check_elements(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]
 
 
 def needs_guard(model: onnx.ModelProto) -> bool:
-    """Whether inputs without elements could reach a kernel that ends the process."""
-    if any(map(_ends_without_elements, walk(model.graph.node))):
+    """Whether empty inputs could reach a kernel that crashes."""
+    if any(map(_crashes_without_elements, walk(model.graph.node))):
         return True
     return not _read_by_codes(model).isdisjoint(info.name for info in model.graph.input)
 
@@ -130,7 +132,7 @@ def may_be_plain(model: onnx.ModelProto) -> bool:
 
 
 def without_known(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A model in which no such kernel gets a tensor of which it is known that it has no elements; making a session may run it already.
+    """The model without such kernels on tensors that are known to be empty; even making a session may run them.
 
     Returns:
         This very model where there is none, or one that is written with other operators.
@@ -141,7 +143,7 @@ def without_known(model: onnx.ModelProto) -> onnx.ModelProto:
     empty = _known_empty(model)
 
     def found(model: onnx.ModelProto) -> list[onnx.NodeProto]:
-        nodes = filter(_ends_without_elements, walk(model.graph.node))
+        nodes = filter(_crashes_without_elements, walk(model.graph.node))
         return [node for node in nodes if not empty.isdisjoint(node.input)]
 
     if not empty or not found(model):
@@ -157,7 +159,7 @@ def without_known(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def with_checks(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Let onnxruntime raise an error where such a kernel would get no elements from inside the model.
+    """Insert checks into a model, so that onnxruntime raises an error before such a kernel gets an empty tensor.
 
     Before each input whose dims are not known to be 1 or more stands a Reshape to its own dims; these are computed with a Gather that
     is out of range where there are no elements. Inputs of the model are `GuardedSession`'s.
@@ -174,13 +176,13 @@ def with_checks(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _check_graph(graph: onnx.GraphProto, sizes: Collection[str], inputs: Collection[str]) -> bool:
-    infos, held = infos_of(graph), {tensor.name for tensor in graph.initializer}
+    infos, constant_names = infos_of(graph), {tensor.name for tensor in graph.initializer}
     nodes, changed = list["onnx.NodeProto"](), False
     for node in graph.node:
-        for body in bodies(node):
+        for body in subgraphs(node):
             changed |= _check_graph(body, sizes, ())
         for index, name in enumerate(node.input) if _needs_elements(node) else ():
-            if name and name not in held and name not in inputs and not _has_elements(infos.get(name), sizes):
+            if name and name not in constant_names and name not in inputs and not _has_elements(infos.get(name), sizes):
                 nodes += _check(node, index)
                 changed = True
         nodes.append(node)
@@ -197,7 +199,7 @@ def _has_elements(info: onnx.ValueInfoProto | None, sizes: Collection[str]) -> b
 
 
 def _check(node: onnx.NodeProto, index: int) -> list[onnx.NodeProto]:
-    """The nodes that check one input; the node reads what they give."""
+    """Nodes that check one input; the node reads their output."""
     helper, name = require("onnx.helper", extra="onnx"), node.input[index]
     result = f"{node_name(node)}/elements of {name}/{index}"
     node.input[index] = result
@@ -211,7 +213,8 @@ def _check(node: onnx.NodeProto, index: int) -> list[onnx.NodeProto]:
         ("Shape", [name], "dims", {}),
         ("Add", [f"{result}/dims", f"{result}/nothing"], "same dims", {}),
     ]
-    made = [
-        helper.make_node(op, given, [f"{result}/{said}"], f"{result}/{said}", **more) for op, given, said, more in steps
+    nodes = [
+        helper.make_node(op, inputs, [f"{result}/{suffix}"], f"{result}/{suffix}", **more)
+        for op, inputs, suffix, more in steps
     ]
-    return [*made, helper.make_node("Reshape", [name, f"{result}/same dims"], [result], result)]
+    return [*nodes, helper.make_node("Reshape", [name, f"{result}/same dims"], [result], result)]

@@ -14,7 +14,7 @@ from ...utils.cpu_features import describe_cpu
 from ...utils.optional import require
 from ...utils.override import override
 from ..base.engine import Engine
-from ..base.failures import shortened
+from ..base.failures import shorten_message
 from ..base.plugins import forms_run, write_decompositions
 from ..base.types import Availability, BuildOptions
 from .int8 import SAFE_LEVELS, int8_requirements, missing_int8_features, safe_weight_levels
@@ -34,7 +34,7 @@ _EMULATED = "values are rounded as FP8 rounds them and computed with in float32,
 
 
 class HostEngine(Engine):
-    """Base of the engines for CPUs: one device, int8 weights that suit the CPU, and INT8 only where it is faster.
+    """Base of the engines for CPUs: one device, int8 weights that suit the CPU, and INT8 only if it is faster.
 
     What `pytrtplugins.build` quantizes is built in INT8 and in float32; both are timed, and the faster one is kept, INT8 where
     they are about equal, unless ``settings={"int8": "always"}``. A model that has Q/DQ already, and a precision file, are taken at
@@ -96,7 +96,7 @@ class HostEngine(Engine):
     def build_quantized(
         cls, quantized: onnx.ModelProto, model: onnx.ModelProto, options: BuildOptions, progress: bool = False
     ) -> Engine:
-        """Make the engine of a model that was quantized, or of its float form where that is faster here."""
+        """Build the engine of a quantized model, or of its float form if that is faster on this machine."""
         int8 = cls.build(quantized, options, progress)
         if options.precision == "fp8" and not int8.fallback:
             int8.choices["fp8"] = _EMULATED
@@ -134,7 +134,7 @@ class HostEngine(Engine):
 
     @classmethod
     def quantize_options(cls, precision: str = "int8", rest: str = "fp32") -> dict[str, Any]:
-        """For int8 7-bit weights where the CPU adds products in 16 bits, and the library's placement."""
+        """For int8: 7-bit weights if the CPU adds products in 16 bits, and the library's placement."""
         if precision != "int8":
             return {}
         return {"weight_levels": safe_weight_levels(), "placement": cls.placement}
@@ -154,7 +154,7 @@ class HostEngine(Engine):
         return missing_int8_features(requirements)
 
     def _exact_sums(self) -> dict[str, str]:
-        """Entries of a session of onnxruntime's that adds products of 8-bit numbers in 32 bits where the CPU would not."""
+        """Session entries that make onnxruntime add 8-bit products in 32 bits on CPUs that would not."""
         return {"session.x64quantprecision": "1"} if self.float_reason else {}
 
     def _written_out(self) -> onnx.ModelProto:
@@ -178,5 +178,5 @@ def _failure(engine: Engine, inputs: Mapping[str, npt.NDArray[Any]]) -> str:
         with engine.create_context() as context:
             context.run(inputs)
     except Exception as error:  # a plugin's, too
-        return shortened(error)
+        return shorten_message(error)
     return ""

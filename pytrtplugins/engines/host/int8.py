@@ -33,7 +33,7 @@ def safe_weight_levels() -> int:
 
 
 def int8_requirements(model: onnx.ModelProto) -> dict[str, Any]:
-    """Largest int8 weight of a model, as the metadata of an engine file notes it; empty for a float model."""
+    """The largest int8 weight of a model, for an engine file's metadata; empty for a float model."""
     numpy_helper = require("onnx.numpy_helper", extra="onnx")
     kind = require("onnx", extra="onnx").TensorProto.INT8
     weights = [tensor for tensor in model.graph.initializer if tensor.data_type == kind and len(tensor.dims) > 1]
@@ -47,7 +47,7 @@ def int8_requirements(model: onnx.ModelProto) -> dict[str, Any]:
 
 
 def missing_int8_features(requirements: Mapping[str, Any]) -> str:
-    """Why an engine with such weights would compute wrong sums here; empty when it would not."""
+    """Why an engine with such weights would compute wrong sums on this CPU; empty if it would not."""
     largest = requirements.get("largest_int8_weight", 0)
     if not isinstance(largest, int) or largest <= SAFE_LEVELS or exact_int8():
         return ""

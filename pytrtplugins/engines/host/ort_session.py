@@ -1,4 +1,4 @@
-"""Some nodes of a model as a separate model, and the onnxruntime session for it."""
+"""Extract nodes of a model as a separate model, and make its onnxruntime session."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...model.proto import copy_fields, copy_of, infos_of, node_name
 from ...utils.optional import require
-from ...validation.dataflow import reads, walk
+from ...validation.dataflow import tensors_read, walk
 from ...validation.operators import standard_domain, standard_opset
-from ..base.failures import shortened
+from ..base.failures import shorten_message
 from .elements import GuardedSession, may_be_plain, needs_guard, with_checks, without_known
 from .shared_session import Session
 
@@ -34,7 +34,7 @@ _ENTRIES = {"session.qdq_matmulnbits_accuracy_level": "1"}
 
 @dataclass(frozen=True)
 class Submodel:
-    """Standard operators that run in one go.
+    """A part of a model with standard operators, run as a whole.
 
     Attributes:
         model: They as a model of their own.
@@ -48,7 +48,7 @@ class Submodel:
 
 
 class Submodels:
-    """Cuts nodes out of a model, with the constants that they, and the graphs inside them, read.
+    """Extracts nodes from a model, with the constants that they and their subgraphs read.
 
     Args:
         model: A model with the types of all tensors. It stays as it is while nodes are cut out.
@@ -59,11 +59,11 @@ class Submodels:
         self._model = model
         self._infos = infos_of(graph)
         self._constants = {tensor.name: tensor for tensor in graph.initializer}
-        self._readers = Counter(name for node in graph.node for name in reads(node))
+        self._readers = Counter(name for node in graph.node for name in tensors_read(node))
         self._readers.update(info.name for info in graph.output)
 
     def extract(self, nodes: Sequence[onnx.NodeProto], *, typed: bool = True) -> Submodel:
-        """Some of the nodes, in order, as a model of their own.
+        """Extract nodes, in order, as a separate model.
 
         Args:
             nodes: The nodes.
@@ -72,12 +72,14 @@ class Submodels:
         Raises:
             KeyError: the type of a tensor is not known.
         """
-        made = [name for node in nodes for name in node.output]
-        read = list(dict.fromkeys(name for node in nodes for name in (*node.input, *sorted(reads(node))) if name))
-        readers_inside = Counter(name for node in nodes for name in reads(node))
-        given = self._constants.keys() | made
-        inputs = [name for name in read if name not in given]
-        outputs = [name for name in made if self._readers[name] > readers_inside[name]]
+        written = [name for node in nodes for name in node.output]
+        read = list(
+            dict.fromkeys(name for node in nodes for name in (*node.input, *sorted(tensors_read(node))) if name)
+        )
+        readers_inside = Counter(name for node in nodes for name in tensors_read(node))
+        available = self._constants.keys() | written
+        inputs = [name for name in read if name not in available]
+        outputs = [name for name in written if self._readers[name] > readers_inside[name]]
         submodel = type(self._model)()
         copy_fields(self._model, submodel, without=("graph",))
         submodel.graph.name = self._model.graph.name
@@ -98,7 +100,7 @@ def make_session(
     entries: Mapping[str, str] | None = None,
     disabled: Collection[str] | None = None,
 ) -> Session:
-    """Onnxruntime's session for a model of standard operators, on the CPU, with its own settings, and less some of its optimizers.
+    """An onnxruntime CPU session for a model of standard operators, without some of its optimizers.
 
     The model stays as it is from then on. A model that onnxruntime refuses with its optimizers is run without them, with a warning in the
     log.
@@ -139,7 +141,7 @@ def make_session(
         plain = guarded(model if older is None else older, optimized=False)
     except Exception:  # it is not the optimizers
         raise first from None
-    _log.warning("onnxruntime runs the model without its optimizers, which fail: %s", shortened(first))
+    _log.warning("onnxruntime runs the model without its optimizers, which fail: %s", shorten_message(first))
     return plain
 
 
@@ -159,7 +161,7 @@ def unsupported_node(model: onnx.ModelProto) -> onnx.NodeProto | None:
 
 @contextmanager
 def _named_nodes(model: onnx.ModelProto) -> Iterator[None]:
-    """Give nodes without a name that of their first output, for onnxruntime's errors, and take it away again."""
+    """In the block, nodes without a name have that of their first output, for onnxruntime's errors."""
     nodes = [node for node in walk(model.graph.node) if not node.name]
     for node in nodes:
         node.name = node_name(node)
@@ -171,7 +173,7 @@ def _named_nodes(model: onnx.ModelProto) -> Iterator[None]:
 
 
 def optimized_model(model: onnx.ModelProto, disabled: Collection[str] | None = None) -> onnx.ModelProto:
-    """What onnxruntime makes of a model before it changes layouts, which renames tensors: fused operators are nodes of it.
+    """The model after onnxruntime's optimizer, before layout changes, which rename tensors: fused operators are nodes.
 
     Raises:
         Exception: of onnxruntime's own types, where it cannot run the model.
@@ -189,7 +191,7 @@ def optimized_model(model: onnx.ModelProto, disabled: Collection[str] | None = N
 
 
 def in_oldest_opset(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """The model with the oldest opset that has its operators as they are; None where it has that opset already.
+    """The model with the oldest opset that has its operators in the same version; None if it already has that opset.
 
     An operator means the same in each opset until it changes. Libraries refuse opsets that are newer than they are.
     """

@@ -1,4 +1,4 @@
-"""A session of onnxruntime's, which threads share, and which child processes make anew."""
+"""An onnxruntime session that threads share, and that a forked child makes again."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ...model.proto import numpy_type
-from ...utils.forks import ForkLock, in_children, keep_until_exit
+from ...utils.forks import ForkLock, call_after_fork, keep_until_exit
 from ...utils.optional import require
 
 __all__ = ["Session"]
 
 
 class Session:
-    """A session of onnxruntime's, which threads share. A child process makes it anew, since it lacks the threads of its parent's.
+    """An onnxruntime session that threads share. A forked child makes it again, since it lacks the parent's threads.
 
     Args:
         make: Makes it.
@@ -92,4 +92,4 @@ def _leave_parents() -> None:
         session._leave_parent()
 
 
-in_children(_leave_parents)
+call_after_fork(_leave_parents)

@@ -1,4 +1,4 @@
-"""Measures which of several forms of a network runs faster on this machine, while it is built."""
+"""Time several forms of a network while it is built."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FLOATS = (DType.FLOAT32, DType.FLOAT16)
 
 
 def run_seconds(runs: Mapping[str, Callable[[], Any]], clock: Callable[[], float] | None = None) -> dict[str, float]:
-    """Seconds of one run of each form, by name: the lowest of three medians, taken in turns.
+    """Seconds per run of each form, by name: the lowest of three medians, measured interleaved.
 
     What else the machine does slows runs down and never speeds them up; in turns, because it comes and goes. One run of
     each turn is not counted: threads of the other form may still be spinning.
@@ -32,13 +32,13 @@ def run_seconds(runs: Mapping[str, Callable[[], Any]], clock: Callable[[], float
         run()  # what is done once: memory, kernels
     for _ in range(_ROUNDS):
         for name, run in runs.items():
-            count = min(max(int(_SECONDS / max(_seconds(run, clock), 1e-6)), 1), _MAX_RUNS)
-            best[name] = min(best[name], float(np.median([_seconds(run, clock) for _ in range(count)])))
+            count = min(max(int(_SECONDS / max(_seconds_of_run(run, clock), 1e-6)), 1), _MAX_RUNS)
+            best[name] = min(best[name], float(np.median([_seconds_of_run(run, clock) for _ in range(count)])))
     return best
 
 
 def sample_inputs(engine: Engine) -> Arrays | None:
-    """Inputs of one sample to time an engine with: noise in 0..1, zeros for integers; None where other dims than the batch are free."""
+    """Inputs of one sample for timing: noise in 0..1, zeros for integers; None if dims other than the batch are free."""
     if any(isinstance(desc.dims, AnyDims) for desc in engine.inputs):
         return None
     random = np.random.default_rng(0)
@@ -47,12 +47,12 @@ def sample_inputs(engine: Engine) -> Arrays | None:
         dims = [1 if axis == 0 and not isinstance(dim, int) else dim for axis, dim in enumerate(desc.dims)]
         if not all(isinstance(dim, int) for dim in dims):
             return None
-        made = random.random(dims, np.float32) if desc.dtype in _FLOATS else np.zeros(dims)
-        inputs[desc.name] = np.asarray(made).astype(desc.dtype.numpy)
+        values = random.random(dims, np.float32) if desc.dtype in _FLOATS else np.zeros(dims)
+        inputs[desc.name] = np.asarray(values).astype(desc.dtype.numpy)
     return inputs
 
 
-def _seconds(run: Callable[[], Any], clock: Callable[[], float]) -> float:
+def _seconds_of_run(run: Callable[[], Any], clock: Callable[[], float]) -> float:
     begin = clock()
     run()
     return clock() - begin

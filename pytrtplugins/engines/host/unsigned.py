@@ -1,4 +1,4 @@
-"""int8 activations → uint8 with zero point 128: the same numbers, in the form that CPU libraries compute best."""
+"""Convert int8 activations to uint8 with zero point 128: the same numbers, in the form that CPU libraries compute fastest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class UnsignedActivations(Pass):
     @override
     def call(self, model: ir.Model) -> PassResult:
         onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
-        made: dict[tuple[tuple[int, ...], bytes], ir.Value] = {}
+        zero_points: dict[tuple[tuple[int, ...], bytes], ir.Value] = {}
         modified = False
         for node in [node for node in model.graph if is_op(node, "QuantizeLinear")]:
             zero = node.inputs[2].const_value if len(node.inputs) > 2 and node.inputs[2] is not None else None
@@ -42,10 +42,10 @@ class UnsignedActivations(Pass):
                 continue
             shifted = (zero.numpy().astype(np.int16) + 128).astype(np.uint8)
             key = (shifted.shape, shifted.tobytes())
-            if key not in made:
-                made[key] = add_constant(model.graph, f"uint8_zero_{len(made)}", shifted)
+            if key not in zero_points:
+                zero_points[key] = add_constant(model.graph, f"uint8_zero_{len(zero_points)}", shifted)
             for reader in (node, *readers):
-                reader.replace_input_with(2, made[key])
+                reader.replace_input_with(2, zero_points[key])
             set_dtype(codes, onnx_ir.DataType.UINT8)
             modified = True
         if modified:

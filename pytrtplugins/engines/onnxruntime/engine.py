@@ -13,7 +13,7 @@ from ...plugin.runner import PluginRunner
 from ...utils.cpu_features import default_threads
 from ...utils.override import override
 from ..base.context import Arrays, ExecutionContext
-from ..base.failures import explaining, naming_expanded
+from ..base.failures import as_error, name_expanded_nodes
 from ..base.fusion import Part, part_of
 from ..base.plugin_codes import WriteCodes
 from ..base.types import BuildOptions
@@ -137,7 +137,7 @@ class OnnxruntimeEngine(HostEngine):
         if self.precision == "fp8":  # else it moves codes through operators that it cannot run on FP8, such as MaxPool
             entries["session.disable_quant_qdq"] = "1"
         threads = self.options.threads or default_threads()
-        with explaining("onnxruntime cannot build the model", self.name):
+        with as_error("onnxruntime cannot build the model", self.name):
             return make_session(model, threads, entries, self._disabled(model))
 
     def _disabled(self, model: onnx.ModelProto) -> list[str]:
@@ -171,8 +171,8 @@ class OnnxruntimeContext(ExecutionContext):
                 session = self.engine._sessions[index]
                 given = {name: tensors[name] for name in step.inputs}
                 with (
-                    naming_expanded(lambda: self.engine.model_without_weights),
-                    explaining("onnxruntime failed in the run", self.engine.name, ExecutionError),
+                    name_expanded_nodes(lambda: self.engine.model_without_weights),
+                    as_error("onnxruntime failed in the run", self.engine.name, ExecutionError),
                 ):
                     results = session.run(list(step.outputs), given)
             tensors.update(zip(step.outputs, results, strict=True))

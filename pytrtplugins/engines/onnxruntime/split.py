@@ -11,7 +11,7 @@ from ...errors import BuildError
 from ...model.proto import arrays_of, node_name
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node, scales_of
-from ...validation.dataflow import reads, walk
+from ...validation.dataflow import tensors_read, walk
 from ..host.ort_session import Submodel, Submodels
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def split(model: onnx.ModelProto) -> list[Submodel | PluginStep]:
     stretches: dict[int, list[onnx.NodeProto]] = {}
     plugins: dict[int, list[onnx.NodeProto]] = {}
     for node in model.graph.node:
-        stage = max((ready[name] for name in reads(node) if name in ready), default=0)
+        stage = max((ready[name] for name in tensors_read(node) if name in ready), default=0)
         (plugins if is_plugin_node(node) else stretches).setdefault(stage, []).append(node)
         ready.update(dict.fromkeys(node.output, stage + is_plugin_node(node)))
     submodels, steps = Submodels(model), list[Submodel | PluginStep]()

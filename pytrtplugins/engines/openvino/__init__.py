@@ -1,4 +1,4 @@
-"""OpenVINO on the CPU."""
+"""Engine `cpu`: OpenVINO on the CPU."""
 
 from .engine import CpuEngine
 

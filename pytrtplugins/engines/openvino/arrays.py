@@ -1,4 +1,4 @@
-"""Arrays that go to OpenVINO and come from it."""
+"""Convert arrays to and from OpenVINO."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def refuse_short_floats(inputs: Arrays) -> None:
 
 
 def to_openvino(array: npt.NDArray[Any]) -> Any:
-    """An array that OpenVINO takes: it shares scalars only where it may write them; of others it makes a copy itself."""
+    """An array for OpenVINO, which shares scalars only if they are writable, and copies other arrays itself."""
     if array.dtype.kind == "V":  # it does not know ml_dtypes' bfloat16
         ov = require("openvino", extra="cpu")
         return ov.Tensor(array.view(np.uint16).ravel(), ov.Shape(array.shape), ov.Type.bf16)
@@ -59,7 +59,7 @@ def to_openvino(array: npt.NDArray[Any]) -> Any:
 
 
 def is_long(array: npt.NDArray[Any]) -> bool:
-    """Whether whole numbers do not fit 32 bits, in which OpenVINO keeps them."""
+    """Whether whole numbers need more than the 32 bits in which OpenVINO stores them."""
     return bool(array.size and not (array.min() >= -(2**31) and array.max() < 2**31))
 
 

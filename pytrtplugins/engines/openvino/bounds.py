@@ -1,4 +1,4 @@
-"""Lowest and highest values of tensors of whole numbers, as polynomials in the free dims of the inputs."""
+"""Value ranges of integer tensors, as polynomials in the free dims of the inputs."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def _product(*factors: Polynomial) -> Polynomial:
     result = _number(1)
     for factor in factors:
         total = Counter[tuple[str, ...]]()
-        for a, one in result.items():
+        for a, coefficient in result.items():
             for b, other in factor.items():
-                total[tuple(sorted((*a, *b)))] += one * other
+                total[tuple(sorted((*a, *b)))] += coefficient * other
         result = {symbols: number for symbols, number in total.items() if number}
         if len(result) > _MOST_TERMS:
             raise ArithmeticError("too many terms")
@@ -57,7 +57,7 @@ def _product(*factors: Polynomial) -> Polynomial:
 
 
 class Bounds:
-    """What is known of the values of a model's tensors of whole numbers.
+    """Value ranges of a model's integer tensors.
 
     A dim that an input declares as free is 1 or more: runs with arrays without elements are onnxruntime's. Each int64 input fits into
     32 bits, and each index input into its table, since the engine checks both before a run.
@@ -81,14 +81,14 @@ class Bounds:
         self._elements: dict[str, list[Polynomial]] = {}
         self._columns: dict[str, list[str]] = {}
         self._ranges: dict[str, tuple[Polynomial, Polynomial]] = {}
-        given = given_inputs(model.graph)
-        self._positive = {dim.dim_param for info in given for dim in info.type.tensor_type.shape.dim if dim.dim_param}
+        inputs = given_inputs(model.graph)
+        self._positive = {dim.dim_param for info in inputs for dim in info.type.tensor_type.shape.dim if dim.dim_param}
         for name, array in arrays.items():
             if array.size:
                 self._ranges[name] = _number(array.min()), _number(array.max())
             if array.ndim < 2 and array.size <= _MOST_ELEMENTS:
                 self._elements[name] = [_number(value) for value in array.ravel()]
-        for info in given:
+        for info in inputs:
             size = limits.get(info.name, _INT32)
             if self._dtype(info.name) in ("int32", "int64"):
                 self._ranges[info.name] = _number(-size), _number(size - 1)
@@ -106,7 +106,7 @@ class Bounds:
             name: The indices.
             count: Number of the axes: that of columns of a GatherND's indices, else 1.
             holder: The tensor that is indexed.
-            first: Its first axis of these.
+            first: The first of these axes.
         """
         columns = [name] if count == 1 else self._columns.get(name, [name] * count)
         sizes = (self._shape(holder) or [])[first : first + count]
@@ -132,7 +132,7 @@ class Bounds:
         )
 
     def _not_negative(self, value: Polynomial) -> bool:
-        """Whether a polynomial is 0 or more, where positive dims are written as 1 and a rest."""
+        """Whether a polynomial in dims ≥ 1 is never negative, by writing each dim as 1 plus a remainder."""
         total: Polynomial = {}
         for symbols, number in value.items():
             terms = [_sum({(name,): 1}, _number(1 if name in self._positive else 0)) for name in symbols]
@@ -179,7 +179,7 @@ class Bounds:
         ]
 
     def _note(self, node: onnx.NodeProto) -> None:
-        """Work out what is known of the outputs of a node."""
+        """Derive the ranges of a node's outputs."""
         attributes, name = node_attributes(node), node.output[0]
         self._note_shape(node, attributes)
         try:
@@ -192,14 +192,14 @@ class Bounds:
             rank = len(self._shape(name) or ())
             if attributes["axis"] in (-1, rank - 1):
                 self._columns[name] = list(node.input)
-        found = (
+        bounds = (
             self._hull([(value, value) for value in self._elements[name]])
             if self._elements.get(name)
             else self._range_of(node, attributes)
         )
-        if found is not None:
+        if bounds is not None:
             for output in node.output:
-                self._ranges[output] = found
+                self._ranges[output] = bounds
 
     def _note_shape(self, node: onnx.NodeProto, attributes: Mapping[str, Any]) -> None:
         shape = self._shape(node.input[0]) if node.input else None

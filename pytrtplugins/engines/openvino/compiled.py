@@ -1,4 +1,4 @@
-"""A network that OpenVINO compiled, and compiles again after a run that failed."""
+"""A compiled OpenVINO network, which is compiled again after a failed run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CompiledNetwork", "Request"]
 
 
 class CompiledNetwork:
-    """OpenVINO's form of a network, which the contexts of an engine share.
+    """A compiled OpenVINO network, shared by the contexts of an engine.
 
     A failed run of a network with free dims leaves its dims behind (OpenVINO 2026.4): operators before the one that failed
     have set the dims of their outputs, and do not set them again for inputs as large as those of the last good run. Later runs
@@ -49,7 +49,7 @@ class CompiledNetwork:
 
 
 class Request:
-    """One context's memory for runs of a compiled network."""
+    """One context's inference request, with its memory."""
 
     def __init__(self, network: CompiledNetwork) -> None:
         self._network = network
@@ -57,7 +57,7 @@ class Request:
         self._request = self._compiled.create_infer_request()
 
     def of(self, compiled: Any) -> Any:
-        """OpenVINO's request of the network as it is compiled now."""
+        """OpenVINO's inference request for the present compiled network."""
         if compiled is not self._compiled:
             self._request, self._compiled = compiled.create_infer_request(), compiled
         return self._request

@@ -71,7 +71,7 @@ _FLOAT32 = 1 << 24
 
 
 def _is_exact(usage: Usage) -> bool:
-    """Whether float32 holds all numbers that a node may read and give."""
+    """Whether float32 represents all numbers of the node exactly."""
     if usage.node.op_type == "MaxPool" and usage.dtype() in ("int8", "uint8"):
         return True
     names = (*usage.node.input, *usage.node.output)
@@ -83,7 +83,7 @@ def _is_exact(usage: Usage) -> bool:
 
 
 def computes_long_numbers(usage: Usage) -> bool:
-    """Whether it does so on types with numbers that do not fit into int32."""
+    """Whether the node computes on numbers that do not fit into int32."""
     return computes_whole_numbers(usage) and usage.dtype() in _LONG
 
 
@@ -108,7 +108,7 @@ def passes_infinities_on(usage: Usage) -> bool:
 
 
 def only_ends_slices(usage: Usage) -> bool:
-    """Whether a node is a Slice, or the Constant of places that Slices alone read: OpenVINO takes what is beyond an axis for its end."""
+    """Whether a node is a Slice, or a Constant that only Slices read as indices: OpenVINO clamps out-of-range ends."""
     name = usage.node.output[0]
     return usage.node.op_type == "Slice" or (
         usage.node.op_type == "Constant" and usage.facts.readers.get(name, {"Slice"}) == {"Slice"}
@@ -128,7 +128,7 @@ def has_scales_of_an_axis(usage: Usage) -> bool:
 
 
 def strides_over_the_padding(usage: Usage) -> bool:
-    """Whether a convolution of one tap has strides and padding."""
+    """Whether a convolution with a 1x1 kernel has strides and padding."""
     kernel = usage.attribute("kernel_shape") or [
         dim for dim in (usage.dims(1) or (0, 0, 0))[2:] if isinstance(dim, int)
     ]
@@ -154,12 +154,12 @@ def resizes_otherwise(usage: Usage) -> bool:
 
 
 def ends_in_the_padding(usage: Usage) -> bool:
-    """Whether a pool that rounds up has a window that begins behind the image, which ONNX leaves out."""
+    """Whether a pool with ceil_mode has a window that begins after the image, which ONNX omits."""
     return _may_have(usage, lambda window: window.begins_behind)
 
 
 def counts_too_much(usage: Usage) -> bool:
-    """Whether an average that counts the padding has a window that ends behind it, since it rounds up."""
+    """Whether an AveragePool that counts the padding has a window that ends after it, because of ceil_mode."""
     counted = usage.attribute("count_include_pad", 0) and any(usage.attribute("pads", []))
     return bool(counted) and _may_have(usage, lambda window: window.ends_behind)
 
@@ -175,7 +175,7 @@ def _may_have(usage: Usage, kind: Callable[[LastWindow], bool]) -> bool:
 
 
 def has_one_slope_for_each_channel(usage: Usage) -> bool:
-    """Whether slopes of one axis, which ONNX holds against the last, may be as many as there are channels."""
+    """Whether 1-D slopes, which ONNX broadcasts along the last axis, may match the number of channels."""
     dims, slopes = usage.dims(), usage.dims(1)
     if usage.facts.opset < BROADCAST_SLOPES or (slopes is not None and (len(slopes) != 1 or slopes == (1,))):
         return False
@@ -203,13 +203,13 @@ ATTENTION = {
 
 
 def reads_no_elements(usage: Usage) -> bool:
-    """Whether it is known when the model is built that an input has no elements; Resize takes one for what it does not use."""
+    """Whether an input is known at build time to be empty; Resize uses one for an omitted input."""
     places = range(len(usage.node.input))
     return usage.node.op_type != "Resize" and any(0 in (usage.dims(index) or ()) for index in places)
 
 
 def may_scatter_elsewhere(usage: Usage) -> bool:
-    """Whether a ScatterElements may write outside of its data: of a place out of range, or of more places than an axis has."""
+    """Whether a ScatterElements may write outside its data: indices out of range, or more indices than the axis is long."""
     dims, places = usage.dims(), usage.dims(1)
     if not usage.is_constant(1) or may_be_out_of_range(usage) or dims is None or places is None:
         return True
@@ -226,10 +226,10 @@ def may_be_out_of_range(usage: Usage) -> bool:
     """
     if usage.node.op_type == "GatherND" and usage.dims(1) == ():
         return True
-    found = usage.facts.ranges.get(usage.node.input[1])
-    if found is None and (usage.is_exact_size() or usage.is_lookup()):
+    index_range = usage.facts.ranges.get(usage.node.input[1])
+    if index_range is None and (usage.is_exact_size() or usage.is_lookup()):
         return False
-    if found is not None and found[0] >= -1 and found[1] <= 0:
+    if index_range is not None and index_range[0] >= -1 and index_range[1] <= 0:
         return False
     first, count = _indexed_axes(usage)
     return count == 0 or not usage.facts.bounds.lie_in(usage.node.input[1], count, usage.node.input[0], first)
@@ -253,7 +253,7 @@ def has_free_dims(usage: Usage) -> bool:
 
 
 def collects_rounds_of_the_run(usage: Usage) -> bool:
-    """Whether a Loop gives results of each round, and a computed limit or condition says how many rounds there are."""
+    """Whether a Loop has scan outputs and a number of iterations that is computed at run time."""
     states = len(usage.node.input) - 2
     computed = any(usage.has(index) and not usage.is_constant(index) for index in (0, 1))
     return computed and len(usage.node.output) > states
@@ -273,7 +273,7 @@ def may_have_other_sizes(usage: Usage) -> bool:
 
 
 def has_other_factors(usage: Usage) -> bool:
-    """Whether factors are not known to be as many as what they multiply along the last axes."""
+    """Whether the factors may not match the last axes of the tensor that they multiply."""
     dims, factors = usage.dims(), usage.dims(1)
     if not dims or not factors or len(factors) > len(dims):
         return True

@@ -1,4 +1,4 @@
-"""Runs of engine `cpu`."""
+"""Run engine `cpu`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ...errors import EngineError, ExecutionError
 from ..base.context import Arrays, ExecutionContext
-from ..base.failures import explaining, naming_expanded
+from ..base.failures import as_error, name_expanded_nodes
 from ..base.types import OwningEngine
 from .arrays import check_indices, from_openvino, is_long, is_peculiar, refuse_long, refuse_short_floats, to_openvino
 from .compiled import CompiledNetwork, Request
@@ -16,7 +16,7 @@ __all__ = ["CpuContext"]
 
 
 class Owner(OwningEngine, Protocol):
-    """What a context needs of its engine."""
+    """Interface of a context's engine."""
 
     _whole: Any
     _network: CompiledNetwork | None
@@ -29,10 +29,10 @@ class Owner(OwningEngine, Protocol):
         """The session for runs on inputs of which OpenVINO loses something."""
 
     def run_instead(self, error: ExecutionError, inputs: Arrays) -> Arrays:
-        """What onnxruntime gives where OpenVINO fails in a run."""
+        """Run onnxruntime after OpenVINO failed in a run."""
 
     def _explaining(self, what: str, kind: type[EngineError]) -> AbstractContextManager[None]:
-        """Raise what a plugin raised, or an error of this package."""
+        """In the block, raise a plugin's exception, or an error of this package."""
 
 
 class CpuContext(ExecutionContext):
@@ -55,17 +55,17 @@ class CpuContext(ExecutionContext):
                 refuse_long({name: inputs[name] for name in long})
         if session is not None:
             with (
-                naming_expanded(lambda: self.engine.model_without_weights),
-                explaining("onnxruntime failed in the run", self.engine.name, ExecutionError),
+                name_expanded_nodes(lambda: self.engine.model_without_weights),
+                as_error("onnxruntime failed in the run", self.engine.name, ExecutionError),
             ):
                 values = session.run(self.engine._output_names, inputs)
             return dict(zip(self.engine._output_names, values, strict=True))
         for name, size in self.engine._limits.items():
             check_indices(name, inputs[name], size)
-        given = {name: to_openvino(inputs[name]) for name in self.engine._input_names}
+        tensors = {name: to_openvino(inputs[name]) for name in self.engine._input_names}
         try:
             with self.engine._explaining("OpenVINO failed in the run", ExecutionError):
-                results = self._request.infer(given)
+                results = self._request.infer(tensors)
         except ExecutionError as error:
             return self.engine.run_instead(error, inputs)
         return {desc.name: from_openvino(results[index], desc) for index, desc in enumerate(self.engine.outputs)}

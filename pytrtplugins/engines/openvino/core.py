@@ -1,4 +1,4 @@
-"""OpenVINO's core, which only the process that first used OpenVINO can have: its threads and locks do not survive a fork."""
+"""OpenVINO's core, usable only in the process that first used it: its threads and locks do not survive a fork."""
 
 from __future__ import annotations
 

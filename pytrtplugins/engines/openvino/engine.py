@@ -25,7 +25,7 @@ from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import walk
 from ..base.arithmetic import layer_types
 from ..base.context import Arrays, ExecutionContext
-from ..base.failures import explaining, names_node, shortened, with_suspects
+from ..base.failures import as_error, names_node, shorten_message, with_suspects
 from ..base.fusion import Part, part_of
 from ..base.plugin_codes import WriteCodes
 from ..base.types import BuildOptions
@@ -49,7 +49,7 @@ from .fallback import (
 from .fold_integers import fold_integers
 from .openvino_passes import openvino_passes
 from .plugin_errors import PluginErrors
-from .rewrites.factors_apart import FactorsApart
+from .rewrites.barrier_before_quantize import BarrierBeforeQuantize
 
 if TYPE_CHECKING:
     import onnx
@@ -110,9 +110,11 @@ class CpuEngine(HostEngine):
         if unknown is not None and self._whole is None:
             self._whole = self._unknown_session(unknown)
         self._network = self._compile() if self._whole is None else None
-        known = self._known_inputs()
-        self._input_names = [desc.name for desc in self.inputs if desc.name in known]  # not those that nothing reads
-        self._long = [desc.name for desc in self.inputs if desc.dtype is DType.INT64 and desc.name in known]
+        known_inputs = self._known_inputs()
+        self._input_names = [
+            desc.name for desc in self.inputs if desc.name in known_inputs
+        ]  # not those that nothing reads
+        self._long = [desc.name for desc in self.inputs if desc.dtype is DType.INT64 and desc.name in known_inputs]
         self._exact: Any = None
         weakref.finalize(self, _close_hosts, tuple(self._hosts.values()))
 
@@ -120,7 +122,7 @@ class CpuEngine(HostEngine):
         return CpuContext(self)
 
     def _known_inputs(self) -> set[str]:
-        """The inputs that the network reads, each by a name of its own; where OpenVINO has lost one, onnxruntime computes it all.
+        """Inputs that the network reads, each under a unique name; if OpenVINO has lost one, onnxruntime computes everything.
 
         Raises:
             BuildError: onnxruntime cannot.
@@ -129,12 +131,12 @@ class CpuEngine(HostEngine):
             return set()
         names = {desc.name for desc in self.inputs}
         ports = [port.get_names() & names for port in self._network.compiled.inputs]
-        if any(len(each) != 1 for each in ports):
+        if any(len(port_names) != 1 for port_names in ports):
             self._network, self._whole = None, self._session("it loses the name of an input")
             if self._whole is None:
                 raise BuildError(
                     "engine 'cpu': OpenVINO loses the name of an input, and onnxruntime cannot run the model: "
-                    f'{shortened(self._session_error or "a plugin is in it")}.\nDo: build with engine="reference"',
+                    f'{shorten_message(self._session_error or "a plugin is in it")}.\nDo: build with engine="reference"',
                     engine="cpu",
                 )
         return set[str]().union(*ports)
@@ -146,26 +148,26 @@ class CpuEngine(HostEngine):
         by_name: dict[str, onnx.NodeProto] = {}
         for node in self.model_without_weights.graph.node:
             by_name.update(dict.fromkeys((node.name, *node.output), node))
-        found = []
+        engine_parts = []
         for op in self._network.compiled.get_runtime_model().get_ordered_ops():
             facts = {key: op.get_rt_info()[key].astype(str) for key in _RUNTIME_FACTS if key in op.get_rt_info()}
             if facts.get("layerType") not in _NO_KERNELS:
                 names = facts.get("originalLayersNames", "").split(",")
                 nodes = {id(by_name[name]): by_name[name] for name in names if name in by_name}
-                found.append(part_of(op.get_friendly_name(), facts.get("layerType", ""), list(nodes.values())))
-        return tuple(found)
+                engine_parts.append(part_of(op.get_friendly_name(), facts.get("layerType", ""), list(nodes.values())))
+        return tuple(engine_parts)
 
     @override
     def weight_bytes(self) -> int | None:
         if self._network is None or self._hosts:
             return None  # some are onnxruntime's, or a plugin's
-        found = 0
+        total = 0
         for op in self._network.compiled.get_runtime_model().get_ordered_ops():
             if op.get_rt_info()["layerType"].astype(str) == "Const":
-                found += (
+                total += (
                     sum(math.prod(port.get_shape()) * port.get_element_type().bitwidth for port in op.outputs()) // 8
                 )
-        return found
+        return total
 
     def _session(self, reason: str) -> Any:
         """The session for the whole model, noted as a choice; None where onnxruntime cannot run it, or a plugin is in it."""
@@ -181,11 +183,11 @@ class CpuEngine(HostEngine):
         if any(is_plugin_node(node) for node in walk(model.graph.node)):
             return None
         try:
-            own = copy_of(model) if model is self.model else model  # a session changes its model for a moment
-            session = make_session(own, self.options.threads or default_threads(), self._exact_sums())
+            session_model = copy_of(model) if model is self.model else model  # a session changes its model for a moment
+            session = make_session(session_model, self.options.threads or default_threads(), self._exact_sums())
         except Exception as error:  # onnxruntime raises types of its own
             self._session_error = error
-            _log.warning("engine 'cpu': %s; onnxruntime cannot run the model: %s", reason, shortened(error))
+            _log.warning("engine 'cpu': %s; onnxruntime cannot run the model: %s", reason, shorten_message(error))
             return None
         _log.info("engine 'cpu': the model is computed by onnxruntime: %s", reason)
         return session
@@ -197,7 +199,7 @@ class CpuEngine(HostEngine):
         return self._exact or None
 
     def run_instead(self, error: ExecutionError, inputs: Arrays) -> Arrays:
-        """What onnxruntime gives where OpenVINO fails in a run.
+        """Run onnxruntime after OpenVINO failed in a run.
 
         Raises:
             ExecutionError: it fails, too; one of both texts names a node.
@@ -211,11 +213,11 @@ class CpuEngine(HostEngine):
         except Exception as other:  # onnxruntime raises types of its own
             if named:
                 raise error from error.__cause__
-            both = f"{error}\nonnxruntime fails there, too: {shortened(other)}"
+            both = f"{error}\nonnxruntime fails there, too: {shorten_message(other)}"
             failure = ExecutionError(both, engine=self.name, text=text)
             named = names_node(str(other), self.model_without_weights)
             raise (failure if named else with_suspects(failure, self.model_without_weights)) from error.__cause__
-        _log.warning("engine 'cpu': onnxruntime computed a run in which OpenVINO failed: %s", shortened(text))
+        _log.warning("engine 'cpu': onnxruntime computed a run in which OpenVINO failed: %s", shorten_message(text))
         return dict(zip(self._output_names, values, strict=True))
 
     def _unknown_session(self, node: onnx.NodeProto) -> Any:
@@ -226,7 +228,7 @@ class CpuEngine(HostEngine):
             text = str(self._session_error or "plugins are in the model")
             raise BuildError(
                 f"engine 'cpu' does not have the operator {operator} (node {node_name(node)!r}), and onnxruntime cannot run it: "
-                f"{shortened(text)}.\nDo: export the model without onnxruntime's optimizer, or write the operator as a plugin",
+                f"{shorten_message(text)}.\nDo: export the model without onnxruntime's optimizer, or write the operator as a plugin",
                 engine=self.name,
                 op=node.op_type,
                 node=node.name,
@@ -241,33 +243,35 @@ class CpuEngine(HostEngine):
             self.float_reason = f"{signed[0]!r} reaches the network as int8, which OpenVINO computes wrongly in places"
         if self.float_reason:
             self.choices["int8 layers"] = f"float32 between Q and DQ: {self.float_reason}"
-            model = run_passes(model, FactorsApart(every=True))
+            model = run_passes(model, BarrierBeforeQuantize(every=True))
         wrong, self._limits = wrong_nodes(model)
         while True:
             try:
-                return self._built(model, wrong)
+                return self._build_in_openvino(model, wrong)
             except BuildError as error:
                 searched = isinstance(error.__cause__, RuntimeError) and _INT8_STEP not in str(error)
-                found = unreadable(model, wrong) if searched else {}
-                if not found:
+                refused = unreadable(model, wrong) if searched else {}
+                if not refused:
                     self._whole = self._session("OpenVINO cannot build it")
                     if self._whole is None:
                         raise self._with_session_error(error) from error.__cause__
                     return None
-                wrong = {**wrong, **found}
+                wrong = {**wrong, **refused}
 
     def _with_session_error(self, error: BuildError) -> BuildError:
-        """The error with what onnxruntime said of the same model, which it could not run either."""
+        """The error, extended by onnxruntime's error for the same model."""
         if self._session_error is None:
             return error
-        return BuildError(f"{error}\nonnxruntime cannot run it either: {shortened(self._session_error)}", **error.facts)
+        return BuildError(
+            f"{error}\nonnxruntime cannot run it either: {shorten_message(self._session_error)}", **error.facts
+        )
 
-    def _built(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> CompiledNetwork | None:
+    def _build_in_openvino(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> CompiledNetwork | None:
         with keeping_signal_stack(), self._explaining("OpenVINO cannot build the model", BuildError):
             return self._read(model, wrong)
 
     def _read(self, model: onnx.ModelProto, wrong: Mapping[int, str]) -> CompiledNetwork | None:
-        """Let OpenVINO read and compile the model, with plugins, and nodes that onnxruntime computes, inside."""
+        """Read and compile the model in OpenVINO, with plugins and nodes for onnxruntime as custom operators."""
         core = make_core()
         from .plugin_op import conversion
 
@@ -316,7 +320,7 @@ class CpuEngine(HostEngine):
         written = write_functions(self._written_out(), WIDE_CODES)
         codes = WriteCodes(self.plugin_forms, self.options.plugins)
         model = fold_integers(run_passes(written, codes, *openvino_passes()))
-        without_elements = arrays_of(each for each in model.graph.initializer if 0 in each.dims)
+        without_elements = arrays_of(tensor for tensor in model.graph.initializer if 0 in tensor.dims)
         for node in _plugin_nodes(model):
             from .plugin_op import PluginHost
 
@@ -327,7 +331,7 @@ class CpuEngine(HostEngine):
         return model
 
     def _serialized(self, model: onnx.ModelProto) -> bytes:
-        """The bytes that OpenVINO reads: in them, and in them alone, plugins say who hosts them."""
+        """The model as bytes for OpenVINO, in which plugins have the attribute of their host."""
         helper = require("onnx.helper", extra="onnx")
         hosted = copy_of(model) if _plugin_nodes(model) else model
         for index, node in enumerate(_plugin_nodes(hosted)):
@@ -342,7 +346,7 @@ class CpuEngine(HostEngine):
             for desc in self.inputs
         }
         requests = {"float32": Request(float32), "bf16": Request(bf16)}
-        times = run_seconds({name: partial(each.infer, inputs) for name, each in requests.items()})
+        times = run_seconds({name: partial(request.infer, inputs) for name, request in requests.items()})
         figures = f"bf16 takes {1e3 * times['bf16']:.3g} ms, float32 {1e3 * times['float32']:.3g} ms"
         if times["bf16"] < _BF16_GAIN * times["float32"]:
             self.choices["bf16"] = f"bf16: {figures}"
@@ -358,9 +362,9 @@ class CpuEngine(HostEngine):
 
     @contextmanager
     def _explaining(self, what: str, kind: type[EngineError]) -> Iterator[None]:
-        """Raise what a plugin raised, if OpenVINO's text is about it, else an error of this package."""
+        """In the block, raise a plugin's exception if OpenVINO's text refers to one, else an error of this package."""
         try:
-            with explaining(what, self.name, kind):
+            with as_error(what, self.name, kind):
                 yield
         except kind as error:
             original = self._errors.take(str(error.facts.get("text", "")))

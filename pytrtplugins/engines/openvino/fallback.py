@@ -1,4 +1,4 @@
-"""Nodes that OpenVINO computes wrongly or lacks, and that onnxruntime computes inside OpenVINO's graph."""
+"""Run nodes that OpenVINO computes wrongly or lacks in onnxruntime, inside OpenVINO's graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import computed_from, given_inputs, walk, walk_graphs
 from ...validation.operators import node_text, standard_domain, standard_opset
 from ...validation.pooling import POOLS
-from ..base.failures import explaining, shortened
+from ..base.failures import as_error, shorten_message
 from ..host.ort_session import Submodel, Submodels, make_session
 from .bounds import Bounds
 from .conditions import has_other_factors
@@ -63,7 +63,7 @@ _refusals: dict[bytes, str] = {}
 
 
 class SessionHost:
-    """One node that onnxruntime computes: its session, which is safe to share.
+    """Runs one node in an onnxruntime session, which threads share.
 
     Attributes:
         unranked: An output of which not even the number of axes is known, as OpenVINO wants it; empty where there is none.
@@ -85,7 +85,7 @@ class SessionHost:
         certain = all(
             node.op_type not in POOLS for node in submodel.model.graph.node
         )  # ONNX infers too large outputs for some
-        self._outputs = [_described(info, certain) for info in submodel.model.graph.output]
+        self._outputs = [_dims_and_type(info, certain) for info in submodel.model.graph.output]
         self._names = list(submodel.outputs)
         self._nodes = ", ".join(map(node_text, submodel.model.graph.node))
         self.unranked = next(
@@ -94,11 +94,11 @@ class SessionHost:
         self.dtypes = [dtype for _, dtype in self._outputs]
 
     def described(self, dims: Sequence[Dims], dtypes: Sequence[DType]) -> list[tuple[Dims | None, DType]]:
-        """Dims, None where not even their number is known, and type of each output: one in which OpenVINO computes."""
+        """Dims (None if the rank is unknown) and type of each output, in types that OpenVINO computes in."""
         return [(shape, _KEPT_AS.get(dtype, dtype)) for shape, dtype in self._outputs]
 
     def enqueue(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Run on OpenVINO's tensors. It may keep whole numbers in 32 bits, and half ones in float32: the model says which they are.
+        """Run on OpenVINO's tensors, which may store integers in 32 bits and half floats in float32: types come from the model.
 
         Raises:
             ExecutionError: onnxruntime fails in the run; it names the node.
@@ -107,7 +107,7 @@ class SessionHost:
             name: np.asarray(tensor.data).astype(dtype, copy=False)
             for (name, dtype), tensor in zip(self._inputs, inputs, strict=True)
         }
-        with explaining(self._nodes, "cpu", ExecutionError):
+        with as_error(self._nodes, "cpu", ExecutionError):
             values = self._session.run(self._names, feeds)
         for tensor, value in zip(outputs, values, strict=True):
             if tuple(tensor.shape) != value.shape:
@@ -127,7 +127,7 @@ def whole_reason(model: onnx.ModelProto) -> str:
 
 
 def wrong_nodes(model: onnx.ModelProto) -> tuple[dict[int, str], dict[str, int]]:
-    """What OpenVINO is known to compute wrongly.
+    """Nodes that OpenVINO is known to compute wrongly.
 
     Returns:
         Index of each such node, and why; those that hold one are run by onnxruntime whole. And inputs of the model that are indices of
@@ -160,7 +160,7 @@ def _reason(usage: Usage, rows: Sequence[KnownError] = KNOWN_ERRORS) -> str:
 
 
 def facts_of(model: onnx.ModelProto) -> Facts:
-    """What is known of the tensors of a model, for the conditions of `KNOWN_ERRORS`."""
+    """Facts about a model's tensors, for the conditions of `KNOWN_ERRORS`."""
     types: dict[str, onnx.TypeProto] = {}
     weights, readers = set[str](), dict[str, set[str]]()
     nodes = list(walk(model.graph.node))
@@ -175,27 +175,27 @@ def facts_of(model: onnx.ModelProto) -> Facts:
     constants = computed_from(weights, nodes, ("Constant",))
     sizes = computed_from(constants, nodes, ("Shape", "Size"))
     exact = computed_from(constants, (node for node in nodes if node.op_type != "DequantizeLinear"), ("Shape", "Size"))
-    peculiar, whole = dict[str, str](), dict[str, npt.NDArray[Any]]()
+    peculiar, integers = dict[str, str](), dict[str, npt.NDArray[Any]]()
     for name, array in _constant_arrays(model):
         if text := _peculiarity(array):
             peculiar[name] = text
         if array.dtype in (np.int32, np.int64):
-            whole[name] = array
-    ranges = {name: (int(array.min()), int(array.max())) for name, array in whole.items() if array.size}
+            integers[name] = array
+    ranges = {name: (int(array.min()), int(array.max())) for name, array in integers.items() if array.size}
     lookups = _lookups(model, types)
-    bounds = Bounds(model, types, whole, _limits(lookups))
+    bounds = Bounds(model, types, integers, _limits(lookups))
     return Facts(types, constants, peculiar, ranges, sizes, exact, readers, standard_opset(model), lookups, bounds)
 
 
 def _lookups(model: onnx.ModelProto, types: Mapping[str, onnx.TypeProto]) -> dict[str, tuple[str, int]]:
-    given, found = {info.name for info in given_inputs(model.graph)}, dict[str, tuple[str, int]]()
+    input_names, lookups = {info.name for info in given_inputs(model.graph)}, dict[str, tuple[str, int]]()
     for node in model.graph.node:
-        if node.op_type == "Gather" and not standard_domain(node.domain) and node.input[1] in given:
+        if node.op_type == "Gather" and not standard_domain(node.domain) and node.input[1] in input_names:
             dims = types[node.input[0]].tensor_type.shape.dim if node.input[0] in types else ()
             axis = node_attributes(node).get("axis", 0)
             if -len(dims) <= axis < len(dims) and dims[axis].HasField("dim_value"):
-                found[node.output[0]] = node.input[1], dims[axis].dim_value
-    return found
+                lookups[node.output[0]] = node.input[1], dims[axis].dim_value
+    return lookups
 
 
 def _limits(lookups: Mapping[str, tuple[str, int]]) -> dict[str, int]:
@@ -217,7 +217,7 @@ def _constant_arrays(model: onnx.ModelProto) -> Iterator[tuple[str, npt.NDArray[
 
 
 def _peculiarity(array: npt.NDArray[Any]) -> str:
-    """What OpenVINO minds about the values of a constant; empty where it is nothing."""
+    """The property of a constant's values that matters for OpenVINO; empty if there is none."""
     if not array.size:
         return EMPTY
     if array.dtype.kind == "f":
@@ -233,12 +233,12 @@ def _peculiarity(array: npt.NDArray[Any]) -> str:
     return NEGATIVE if few and (array < 0).any() else ZERO if few and (array == 0).any() else ""
 
 
-def unreadable(model: onnx.ModelProto, known: Mapping[int, str]) -> dict[int, str]:
+def unreadable(model: onnx.ModelProto, known_errors: Mapping[int, str]) -> dict[int, str]:
     """Index of each node that OpenVINO cannot compile by itself, beyond those that are known; and why."""
     core, typed = make_core(), infer_shapes(model)
-    submodels, found = Submodels(typed), {}
+    submodels, refused = Submodels(typed), {}
     for index, node in enumerate(typed.graph.node):
-        if index in known or any(is_plugin_node(item) for item in walk([node])):
+        if index in known_errors or any(is_plugin_node(item) for item in walk([node])):
             continue
         try:
             submodel = submodels.extract([node]).model
@@ -248,14 +248,14 @@ def unreadable(model: onnx.ModelProto, known: Mapping[int, str]) -> dict[int, st
         if key not in _refusals:
             _refusals[key] = _refusal(core, submodel)
         if _refusals[key]:
-            found[index] = _refusals[key]
-    return found
+            refused[index] = _refusals[key]
+    return refused
 
 
 def replace_by_sessions(
     model: onnx.ModelProto, reasons: Mapping[int, str], threads: int
 ) -> tuple[onnx.ModelProto, dict[str, SessionHost]]:
-    """Put a node that stands for a session in the place of each node for which there is a reason, by its index.
+    """Replace each node with a reason, given by index, by a custom operator that runs it in a session.
 
     Returns:
         A new model, and the host of each session by the value of the attribute `HOST`.
@@ -274,7 +274,7 @@ def replace_by_sessions(
         except Exception as error:  # onnxruntime raises types of its own
             raise BuildError(
                 f"engine 'cpu': node {node_name(node)!r} ({node.op_type}): {reason}; and onnxruntime cannot run it: "
-                f"{shortened(error)}\nDo: write it as a plugin, @plugin(namespace={node.domain or 'yours'!r})",
+                f"{shorten_message(error)}\nDo: write it as a plugin, @plugin(namespace={node.domain or 'yours'!r})",
                 engine="cpu",
                 node=node.name,
                 text=str(error),
@@ -291,7 +291,7 @@ def replace_by_sessions(
 
 
 def _key(submodel: onnx.ModelProto) -> bytes:
-    """What submodels have in common that differ in names and large constants alone."""
+    """A key that is equal for submodels that differ in names and large constants only."""
     twin = copy_of(submodel)
     for tensor in twin.graph.initializer:
         if len(tensor.raw_data) > 1024:
@@ -318,8 +318,8 @@ def _refusal(core: Any, submodel: onnx.ModelProto) -> str:
     return ""
 
 
-def _described(info: onnx.ValueInfoProto, certain: bool) -> tuple[Dims | None, DType]:
-    """Dims and type; without ``certain`` the sizes of images are left open."""
+def _dims_and_type(info: onnx.ValueInfoProto, certain: bool) -> tuple[Dims | None, DType]:
+    """Dims and type of a tensor; without ``certain``, spatial sizes are left open."""
     if not has_shape({info.name: info}, info.name):
         return None, DType(numpy_type(info.type.tensor_type.elem_type).name)
     dims = info_dims(info)

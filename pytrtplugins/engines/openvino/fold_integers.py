@@ -1,4 +1,4 @@
-"""Integer arithmetic on constants, which OpenVINO folds with other rounding and overflow, is folded by onnxruntime."""
+"""Fold integer arithmetic on constants with onnxruntime, since OpenVINO's folding rounds and overflows differently."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ...model.proto import copy_of, numpy_type
 from ...plugin.onnx_node import is_plugin_node
 from ...utils.optional import require
 from ...utils.repeated import set_items
-from ...validation.dataflow import bodies, constants, reads
-from ..base.failures import shortened
+from ...validation.dataflow import constants, subgraphs, tensors_read
+from ..base.failures import shorten_message
 from ..host.ort_session import Submodels, make_session
 from .conditions import MOVES, WHOLE
 
@@ -24,25 +24,25 @@ _log = logging.getLogger(__name__)
 
 
 def fold_integers(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Write results of integer arithmetic on constants as constants.
+    """Replace results of integer arithmetic on constants by constants.
 
     Returns:
         A new model, or the same one where there is no such arithmetic, or where onnxruntime cannot compute it.
     """
-    known = constants(model.graph)
-    if not any(node.op_type not in MOVES and reads(node) <= known for node in model.graph.node):
+    constant_names = constants(model.graph)
+    if not any(node.op_type not in MOVES and tensors_read(node) <= constant_names for node in model.graph.node):
         return model
     typed = infer_shapes(model)
     types = {info.name: info.type.tensor_type.elem_type for info in (*typed.graph.value_info, *typed.graph.output)}
     types.update((tensor.name, tensor.data_type) for tensor in typed.graph.initializer)
     integers = {name for name, kind in types.items() if kind and numpy_type(kind).name in (*WHOLE, "bool")}
-    foldable = known & integers
+    foldable = constant_names & integers
     nodes = [
         node
         for node in typed.graph.node
-        if foldable.issuperset((*reads(node), *filter(None, node.output)))
+        if foldable.issuperset((*tensors_read(node), *filter(None, node.output)))
         and not is_plugin_node(node)
-        and not any(bodies(node))
+        and not any(subgraphs(node))
     ]
     if all(node.op_type in MOVES for node in nodes):
         return model
@@ -50,14 +50,16 @@ def fold_integers(model: onnx.ModelProto) -> onnx.ModelProto:
     try:
         arrays = make_session(submodel.model, 1).run(submodel.outputs, {})
     except Exception as error:  # onnxruntime raises types of its own
-        _log.info("engine 'cpu': onnxruntime cannot fold constants: %s", shortened(error))
+        _log.info("engine 'cpu': onnxruntime cannot fold constants: %s", shorten_message(error))
         return model
     numpy_helper, helper = require("onnx.numpy_helper", extra="onnx"), require("onnx.helper", extra="onnx")
-    made = [
+    constant_nodes = [
         helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array, name))
         for name, array in zip(submodel.outputs, arrays, strict=True)
     ]
     folded = {name for node in nodes for name in node.output}
     result = copy_of(model)
-    set_items(result.graph.node, (*made, *(node for node in result.graph.node if folded.isdisjoint(node.output))))
+    set_items(
+        result.graph.node, (*constant_nodes, *(node for node in result.graph.node if folded.isdisjoint(node.output)))
+    )
     return result

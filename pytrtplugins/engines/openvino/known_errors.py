@@ -41,7 +41,7 @@ class KnownError:
 
     Attributes:
         operators: Types of nodes; none for all types.
-        where: Of which of them, for people.
+        where: Which of these nodes are affected, in words.
         what: What OpenVINO does.
         applies: Whether a node of these types is one.
         whole: Whether OpenVINO cannot even pass the values on, so that onnxruntime should compute the whole network.

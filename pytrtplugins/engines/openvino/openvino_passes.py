@@ -1,4 +1,4 @@
-"""What a model goes through before OpenVINO reads it, in this order."""
+"""The passes before OpenVINO reads a model, in order."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from ..host.unsigned import UnsignedActivations
 from .rewrites.added_biases import AddedBiases
+from .rewrites.barrier_after_matmul import BarrierAfterMatMul
+from .rewrites.barrier_before_conv import BarrierBeforeConv
+from .rewrites.barrier_before_quantize import BarrierBeforeQuantize
 from .rewrites.bounds import ScalarBounds
-from .rewrites.factors_apart import FactorsApart
-from .rewrites.float_pads import FloatPads
 from .rewrites.inner_sizes import InnerSizes
 from .rewrites.joins_apart import JoinsApart
+from .rewrites.keep_pads_in_float import KeepPadsInFloat
 from .rewrites.known_shapes import KnownShapes
 from .rewrites.nonzero_biases import NonzeroBiases
-from .rewrites.places_apart import PlacesApart
-from .rewrites.products_apart import ProductsApart
 from .rewrites.reduces_apart import ReducesApart
 from .rewrites.repeated_pairs import DropRepeatedPairs
 from .rewrites.row_scales_apart import RowScalesApart
@@ -32,10 +32,10 @@ def openvino_passes() -> tuple[Pass, ...]:
         KnownShapes(),
         DropRepeatedPairs(),
         UnsignedActivations(),
-        FloatPads(),
-        FactorsApart(),
-        PlacesApart(),
-        ProductsApart(),
+        KeepPadsInFloat(),
+        BarrierBeforeQuantize(),
+        BarrierBeforeConv(),
+        BarrierAfterMatMul(),
         ScalesApart(),
         RowScalesApart(),
         ReducesApart(),

@@ -13,11 +13,11 @@ _MARK = re.compile(r"\[plugin error (\d+)\]")
 
 
 class PluginFailedError(Exception):
-    """What OpenVINO sees instead of the plugin's own exception; its text carries a number."""
+    """The exception that OpenVINO gets instead of the plugin's own; its text carries a number."""
 
 
 class PluginErrors:
-    """Numbered exceptions. The number goes through OpenVINO as text, so each of several threads finds its own.
+    """Stores exceptions by number. The number passes through OpenVINO as text, so that each thread finds its own.
 
     OpenVINO swallows some. An exception that nobody has taken for a minute goes when 64 newer ones are there.
     """
@@ -27,16 +27,16 @@ class PluginErrors:
         self._errors: dict[int, tuple[float, BaseException]] = {}
 
     def keep(self, error: BaseException) -> PluginFailedError:
-        """Keep an exception, and give the one to raise in its place."""
+        """Store an exception, and return the one to raise instead."""
         number, now = next(self._numbers), time.monotonic()
         self._errors[number] = (now, error)
-        for old, (kept, _) in list(self._errors.items()):  # the oldest first
-            if old > number - _KEPT or now - kept < _KEPT_S:
+        for old, (stored_at, _) in list(self._errors.items()):  # the oldest first
+            if old > number - _KEPT or now - stored_at < _KEPT_S:
                 break
             self._errors.pop(old, None)
         return PluginFailedError(f"[plugin error {number}] {type(error).__name__}: {error}")
 
     def take(self, text: str) -> BaseException | None:
-        """The exception behind OpenVINO's text; None where it came from elsewhere."""
-        found = _MARK.search(text)
-        return self._errors.pop(int(found[1]), (0.0, None))[1] if found else None
+        """The exception that OpenVINO's text refers to; None if it has another origin."""
+        match = _MARK.search(text)
+        return self._errors.pop(int(match[1]), (0.0, None))[1] if match else None

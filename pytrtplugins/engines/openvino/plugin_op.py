@@ -1,4 +1,4 @@
-"""Foreign code inside OpenVINO: plugins without a decomposition, and onnxruntime sessions."""
+"""Custom operators in OpenVINO: plugins without a decomposition, and onnxruntime sessions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DTYPES = {ov_type: dtype for dtype, ov_type in _TYPES.items()}
 
 
 class Host(Protocol):
-    """What computes for a `HostedOp`."""
+    """Interface of the code that a `HostedOp` runs."""
 
     @property
     def dtypes(self) -> Sequence[DType]:
@@ -47,7 +47,7 @@ class Host(Protocol):
 
 
 class PluginHost:
-    """One plugin node: a clone of the plugin for each thread of OpenVINO's that runs it, and what it raised.
+    """One plugin node: a clone of the plugin for each OpenVINO thread that runs it, and stored exceptions.
 
     ``empty`` has the constants without elements that the node reads, by the input's index: OpenVINO makes scalars of them.
     ``scales`` are those of `PluginRunner`.
@@ -72,7 +72,9 @@ class PluginHost:
 
     def described(self, dims: Sequence[Dims], dtypes: Sequence[DType]) -> list[tuple[Dims | None, DType]]:
         """Dims and type of each output."""
-        shapes = [self._empty[index].shape if index in self._empty else each for index, each in enumerate(dims)]
+        shapes = [
+            self._empty[index].shape if index in self._empty else input_dims for index, input_dims in enumerate(dims)
+        ]
         with self.keeping_errors():
             outputs = self.plugin.all_output_dims(shapes)
             return list(zip(outputs, self.plugin.all_output_dtypes(dtypes, len(outputs)), strict=True))
@@ -80,8 +82,8 @@ class PluginHost:
     def enqueue(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Run the plugin on NumPy views of OpenVINO's tensors."""
         with self.keeping_errors():
-            given = [self._empty.get(index, tensor.data) for index, tensor in enumerate(inputs)]
-            self._enqueue(given, [tensor.data for tensor in outputs])
+            arrays = [self._empty.get(index, tensor.data) for index, tensor in enumerate(inputs)]
+            self._enqueue(arrays, [tensor.data for tensor in outputs])
 
     def _enqueue(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         runner = getattr(self._local, "runner", None)
@@ -108,7 +110,7 @@ class PluginHost:
 
 
 class HostedOp(ov.Op):  # type: ignore[misc]
-    """The operator. OpenVINO copies it while it optimizes; every copy speaks to the same host."""
+    """The custom operator. OpenVINO copies it while optimizing; all copies share one host."""
 
     def __init__(self, inputs: Sequence[Any], host: Host, key: str) -> None:
         super().__init__(self)
@@ -117,11 +119,11 @@ class HostedOp(ov.Op):  # type: ignore[misc]
         self.constructor_validate_and_infer_types()
 
     def validate_and_infer_types(self) -> None:
-        """Tell OpenVINO dims and types of the outputs."""
+        """Set dims and types of the outputs for OpenVINO."""
         count = self.get_input_size()
         dims = [_dims(self.get_input_partial_shape(index), index) for index in range(count)]
-        given = [_DTYPES[self.get_input_element_type(index)] for index in range(count)]
-        outputs = self.host.described(dims, given)
+        input_types = [_DTYPES[self.get_input_element_type(index)] for index in range(count)]
+        outputs = self.host.described(dims, input_types)
         self.set_output_size(len(outputs))
         for index, (shape, dtype) in enumerate(outputs):
             self.set_output_type(index, _TYPES[dtype], _partial_shape(shape))
@@ -146,20 +148,20 @@ class HostedOp(ov.Op):  # type: ignore[misc]
 
 
 def conversion(domain: str, op_type: str, hosts: Mapping[str, Host]) -> Any:
-    """How OpenVINO's ONNX reader turns nodes of a type into `HostedOp`s, whose attribute `HOST` says which host."""
+    """A converter from ONNX nodes of a type to `HostedOp`s; the attribute `HOST` names the host."""
 
     def convert(context: Any) -> Any:
         key = context.get_attribute(HOST)
         inputs = [context.get_input(index) for index in range(context.get_input_size())]
         outputs = HostedOp(inputs, hosts[key], key).outputs()
         for index, dtype in enumerate(hosts[key].dtypes):
-            outputs[index] = _converted(outputs[index], _TYPES[dtype])
+            outputs[index] = _convert_output(outputs[index], _TYPES[dtype])
         return outputs
 
     return ConversionExtension(op_type, domain, convert)
 
 
-def _converted(output: Any, kind: Any) -> Any:
+def _convert_output(output: Any, kind: Any) -> Any:
     if output.get_element_type() == kind:
         return output
     if kind == ov.Type.boolean:  # OpenVINO would leave out a Convert before an output of the model

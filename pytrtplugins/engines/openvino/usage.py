@@ -1,4 +1,4 @@
-"""What is known of a node and its tensors, for the rows of `known_errors`."""
+"""A node with facts about its tensors, for the rows of `known_errors`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ ZERO, NEGATIVE = "a zero among few whole numbers", "a negative number among few 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a model's tensors.
+    """Facts about a model's tensors.
 
     Attributes:
         types: Type of each tensor.
         constants: Tensors whose values are known when the model is built.
-        peculiar: Of initializers and Constants what is peculiar about their values: ``EMPTY``, ``LONG`` and so on.
-        ranges: Of initializers and Constants of whole numbers, the lowest and the highest.
+        peculiar: Special properties of values of initializers and Constants: ``EMPTY``, ``LONG`` and so on.
+        ranges: Lowest and highest value of integer initializers and Constants.
         sizes: Tensors computed from dims and constants alone.
-        exact_sizes: Those of them on whose way nothing is quantized.
+        exact_sizes: Sizes that are computed without any quantization.
         readers: Types of the nodes that read each tensor; ``""`` is among them where the model gives it.
         opset: The model's opset.
         lookups: Output of each Gather of the main graph whose indices are an input of the model → that input, and the size of the axis.
@@ -51,7 +51,7 @@ class Facts:
 
 
 class Usage:
-    """One node, and the facts about its tensors."""
+    """One node, and facts about its tensors."""
 
     def __init__(self, node: onnx.NodeProto, facts: Facts) -> None:
         self.node, self.facts = node, facts
@@ -69,7 +69,7 @@ class Usage:
         return self._attributes or {}
 
     def has(self, index: int) -> bool:
-        """Whether an input is given."""
+        """Whether an input is present."""
         return len(self.node.input) > index and bool(self.node.input[index])
 
     def is_constant(self, index: int) -> bool:
@@ -77,7 +77,7 @@ class Usage:
         return self.has(index) and self.node.input[index] in self.facts.constants
 
     def is_size(self) -> bool:
-        """Whether the node computes with dims and constants alone."""
+        """Whether the node computes from dims and constants alone."""
         return all(name in self.facts.sizes for name in self.node.input if name)
 
     def is_exact_size(self) -> bool:
@@ -104,10 +104,10 @@ class Usage:
 
     def dims(self, index: int = 0) -> Dims | None:
         """Dims of an input; None where they are not known."""
-        found = self.facts.types.get(self.node.input[index]) if self.has(index) else None
-        if found is None or not found.tensor_type.HasField("shape"):
+        kind = self.facts.types.get(self.node.input[index]) if self.has(index) else None
+        if kind is None or not kind.tensor_type.HasField("shape"):
             return None
-        holder: Any = type("Info", (), {"name": self.node.input[index], "type": found})
+        holder: Any = type("Info", (), {"name": self.node.input[index], "type": kind})
         return info_dims(holder)
 
     def is_lookup(self) -> bool:

@@ -22,7 +22,7 @@ from ...validation.dataflow import walk
 from ...validation.operators import standard_domain
 from ..base.context import Arrays, ExecutionContext
 from ..base.engine import Engine
-from ..base.failures import explaining, is_plugins
+from ..base.failures import as_error, is_plugins
 from ..base.plugin_codes import WriteCodes
 from ..base.plugins import forms_run
 from ..base.types import Availability, BuildOptions
@@ -119,7 +119,7 @@ class ReferenceContext(ExecutionContext):
 
     def _run(self, inputs: Arrays) -> Arrays:
         tensors: dict[str, Any] = {**self.engine._program.constants, **inputs}
-        with explaining("engine 'reference' failed in the run", self.engine.name, ExecutionError):
+        with as_error("engine 'reference' failed in the run", self.engine.name, ExecutionError):
             self._execute(self.engine._program, tensors)
             return {desc.name: np.array(_dense(tensors[desc.name])) for desc in self.engine.outputs}
 

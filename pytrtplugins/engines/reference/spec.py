@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import BuildError
 from ...utils.optional import require
 from ...validation.operators import standard_domain
-from ...validation.words import known_words
+from ...validation.words import allowed_values
 
 if TYPE_CHECKING:
     import onnx
@@ -60,7 +60,7 @@ def checked_schema(
     if schema.deprecated:
         raise _unknown(node, opsets, where, defs)
     for name, value in attributes.items():
-        if isinstance(value, str) and not value and known_words(node.op_type, domain, name):
+        if isinstance(value, str) and not value and allowed_values(node.op_type, domain, name):
             raise refusal(node, f"{where}: {node.op_type} with {name}='' is not known to ONNX")
     return schema
 

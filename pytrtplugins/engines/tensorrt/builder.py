@@ -12,7 +12,7 @@ from ...cuda.cache import user_cache
 from ...errors import BuildError, FormatError, UsageError
 from ...utils.atomic import write_atomic
 from ...utils.files import read_regular
-from ..base.failures import shortened
+from ..base.failures import shorten_message
 from ..base.types import BuildOptions
 from ._api import Api
 from .collected import ErrorLog, collecting
@@ -79,7 +79,9 @@ def _parse(api: Api, model: onnx.ModelProto, network: Any, messages: Messages, e
         errors.check()
         found = [parser.get_error(index) for index in range(parser.num_errors)]
         text = "\n".join(map(_said, found)) or messages.text()
-        raise BuildError(f"TensorRT's parser cannot read the model:\n{shortened(text)}", engine=api.name, text=text)
+        raise BuildError(
+            f"TensorRT's parser cannot read the model:\n{shorten_message(text)}", engine=api.name, text=text
+        )
 
 
 def _said(error: Any) -> str:

@@ -11,7 +11,7 @@ from ...cuda import as_cupy, device_array, is_device_array
 from ...errors import EngineError, ExecutionError
 from ...tensor import Array, TensorDesc
 from ..base.context import Arrays, ExecutionContext, check_dims, check_dtype
-from ..base.failures import explaining
+from ..base.failures import as_error
 from ..base.types import OwningEngine
 from ._api import Api
 from .collected import ErrorLog, collecting
@@ -63,7 +63,7 @@ class TensorrtContext(ExecutionContext):
     def _run_into(self, inputs: Arrays, outputs: Mapping[str, Array]) -> Arrays:
         messages, callers = Messages(self.engine.api), self._cupy.cuda.get_current_stream()
         shared = any(not isinstance(array, np.ndarray) for array in (*inputs.values(), *outputs.values()))
-        failed = explaining("TensorRT failed in the run", self.engine.name, ExecutionError)
+        failed = as_error("TensorRT failed in the run", self.engine.name, ExecutionError)
         # what a plugin raised comes before what is made of it: collecting() raises it at its end
         with self._cupy.cuda.Device(self._where), self._stream, collecting(ErrorLog()), failed:
             if shared:

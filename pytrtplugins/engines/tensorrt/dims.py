@@ -61,7 +61,7 @@ def count_outputs(plugin: Plugin) -> int:
             except Exception:  # whatever a rule for another rank does
                 continue
     raise DimsError(
-        f"{plugin!r}: how many outputs it has cannot be told: output_dims refuses free dims of every number of axes.\n"
+        f"{plugin!r}: the number of its outputs is unknown: output_dims refuses free dims of every rank.\n"
         f"Do: declare it in the class, num_outputs: ClassVar[int] = 1"
     )
 

@@ -14,7 +14,7 @@ from ...model.ir import to_ir, to_proto
 from ...model.proto import info_dims
 from ...passes import Placement
 from ...passes.codes import CODES
-from ...passes.half import HALF_TYPES, halve, with_typed_scales
+from ...passes.half import HALF_TYPES, convert_to_half, with_typed_scales
 from ...passes.half_ranges import float_nodes
 from ...plugin.policy import GPU_FORMS
 from ...plugin.registry import PluginKey
@@ -206,7 +206,7 @@ class TensorrtEngine(Engine):
             more = f"; and {len(beyond) - _SHOWN} more" if len(beyond) > _SHOWN else ""
             self.choices[self.precision] = f"float32 where numbers are beyond it: {'; '.join(beyond[:_SHOWN])}{more}"
         keep = [name for name, why in kept.items() if why.startswith("constant")]
-        halve(form, dtype, keep=keep, refuse_overflow=True)
+        convert_to_half(form, dtype, keep=keep, refuse_overflow=True)
 
     def _deserialize(self) -> tuple[Any, Any]:
         """The runtime, and its engine; every creator that the engine names is registered already."""

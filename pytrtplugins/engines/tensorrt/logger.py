@@ -8,7 +8,7 @@ from collections import deque
 from typing import Any
 
 from ...errors import UnavailableError
-from ..base.failures import shortened
+from ..base.failures import shorten_message
 from ._api import Api
 
 __all__ = ["Messages", "make", "the_logger"]
@@ -65,7 +65,7 @@ class Messages:
     def text(self) -> str:
         """The last of them, one a line."""
         found = dict.fromkeys(text for number, text in tuple(self._logger.errors) if number > self._start)
-        return shortened("\n".join([*found][-_SHOWN:])) or "TensorRT gave no reason"
+        return shorten_message("\n".join([*found][-_SHOWN:])) or "TensorRT gave no reason"
 
 
 def make(api: Api, name: str, *args: Any) -> Any:

@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from ...errors import FieldError, SerializationError
 from ...plugin.base import Plugin
+from ...plugin.field_values import value_origin
 from ...plugin.fields import MISSING, FieldSpec
-from ...plugin.given import came_from
 from ...plugin.onnx_node import SCALES
 from ._api import Api
 
@@ -174,7 +174,7 @@ def from_fields(cls: type[Plugin], collection: Iterable[Any]) -> tuple[Plugin, E
             'Do: pytrtplugins.build(model, engine="tensorrt"), which passes on every field',
             name=missing[0],
         )
-    with came_from("TensorRT's field '{}'"):
+    with value_origin("TensorRT's field '{}'"):
         return cls(**{name: _given(spec, values[name], cls) for name, spec in specs.items() if name in values}), extras
 
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from ...errors import FieldError
 from ...plugin.base import Plugin
+from ...plugin.field_values import value_origin
 from ...plugin.fields import FieldSpec
-from ...plugin.given import came_from
 
 __all__ = ["attribute_types", "from_attributes", "reads_numbers", "to_attributes"]
 
@@ -57,7 +57,7 @@ def to_attributes(plugin: Plugin, numbers: bool) -> dict[str, Any]:
 
 def from_attributes(cls: type[Plugin], values: Mapping[str, Any]) -> Plugin:
     """The plugin of these attributes."""
-    with came_from("TensorRT's attribute '{}'"):
+    with value_origin("TensorRT's attribute '{}'"):
         return cls(**{spec.name: _value(spec, values) for spec in cls.field_specs()})
 
 

@@ -1,1 +1,1 @@
-"""The commands of ``pytrt`` for this wing."""
+"""Commands of ``pytrt`` for operations."""

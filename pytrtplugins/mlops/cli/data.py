@@ -16,7 +16,7 @@ from ...cli.shared.results import Result, show, to_json
 from ...cli.shared.tables import print_texts
 from ...errors import UsageError
 from ...utils.atomic import check_target, write_atomic
-from ...utils.numbers import Whole
+from ...utils.numbers import IntRange
 from ...utils.optional import require
 from ...utils.terminal import COMMAND
 from ...vision import PIXELS
@@ -47,7 +47,7 @@ app.add_typer(command, name="data")
 @command.command("compare")  # type: ignore[untyped-decorator]
 def compare(
     a: Annotated[Path, argument("A", "The reference: a set of shards, or photos with labels.")],
-    b: Annotated[Path, argument("B", "What is compared with it.")],
+    b: Annotated[Path, argument("B", "The set that is compared with the reference.")],
     labels: Annotated[
         str, option("FORMAT", f"auto, {_NONE}, or one of {', '.join(FORMATS)}; shards need none.")
     ] = "auto",
@@ -65,12 +65,16 @@ def compare(
     plugins: options.Plugins = None,
     limit: Annotated[
         list[str] | None,
-        option("NAME=X", "End with exit code 1 where a figure is larger: drift=0.2; may be repeated.", "--fail-above"),
+        option(
+            "NAME=X",
+            "Exit with code 1 if a figure exceeds a limit, such as drift=0.2; may be repeated.",
+            "--fail-above",
+        ),
     ] = None,
     photos: Annotated[
-        int, number(Whole(2, MOST_PHOTOS), "Number of samples, drawn by --seed, of each set.", "--samples")
+        int, number(IntRange(2, MOST_PHOTOS), "Number of samples, drawn by --seed, of each set.", "--samples")
     ] = 1000,
-    seed: Annotated[int, number(Whole(0, _LARGEST_SEED), "Seed for the choice of samples.")] = 0,
+    seed: Annotated[int, number(IntRange(0, _LARGEST_SEED), "Seed for the choice of samples.")] = 0,
     output: Annotated[
         list[Path] | None, option("FILE", f"Write the result: {' '.join(_WRITERS)}; may be repeated.", "--output", "-o")
     ] = None,
@@ -95,7 +99,7 @@ def compare(
     if model is not None:
         built = loading.open_engine(model, weights=weights, engine=engine, threads=threads)
         embedder = Embedder(built, pixels, embedding)
-    found = compare_photos(
+    result = compare_photos(
         *sets,
         names=(str(a), str(b)),
         embed=embedder,
@@ -105,14 +109,16 @@ def compare(
         seed=seed,
     )
     for path in targets:
-        _WRITERS[path.suffix](found, path)
-    problem = "; ".join(f"{each.figure} is {each.found:.4g}, the limit is {each.most:g}" for each in found.exceeded)
-    return Result(found, lambda comparison: _print(comparison, targets), not found.exceeded, problem)
+        _WRITERS[path.suffix](result, path)
+    problem = "; ".join(
+        f"{exceeded.figure} is {exceeded.found:.4g}, the limit is {exceeded.most:g}" for exceeded in result.exceeded
+    )
+    return Result(result, lambda comparison: _print(comparison, targets), not result.exceeded, problem)
 
 
-def _print(found: Comparison, targets: list[Path]) -> None:
-    print_texts(COLUMNS, cells(found))
-    for remark in remarks(found):
+def _print(comparison: Comparison, targets: list[Path]) -> None:
+    print_texts(COLUMNS, cells(comparison))
+    for remark in remarks(comparison):
         print(remark)
     for path in targets:
         print(f"written: {path}")

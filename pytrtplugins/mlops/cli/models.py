@@ -11,7 +11,7 @@ from ...cli.shared.option import argument, choice, option
 from ...cli.shared.results import Result, show
 from ...errors import UsageError
 from ...utils.atomic import check_target
-from ...utils.numbers import Whole
+from ...utils.numbers import IntRange
 from ...utils.optional import require
 from ...utils.terminal import COMMAND
 from ..registry import Comparison, Lineage, ModelRegistry, Reference, RegistryCheck
@@ -26,7 +26,7 @@ typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 
-_VERSION = Whole(1, 10**9 - 1)
+_VERSION = IntRange(1, 10**9 - 1)
 
 command: Any = typer.Typer(
     help="Keep engine files with what they were made of, and say which version is served.",
@@ -50,42 +50,43 @@ def add(
     name: Annotated[str, option("NAME", "Name of the model.", "--name")],
     version: Annotated[int | None, number(_VERSION, "Version number; default: the next.")] = None,
     network: Annotated[
-        Path | None, option("FILE", "What the engine was built from, such as an ONNX file; its digest is kept.")
+        Path | None,
+        option("FILE", "The network that the engine was built from, such as an ONNX file; its digest is stored."),
     ] = None,
     cache: Annotated[
         Path | None,
-        option("FILE", "Calibration cache; it is kept, with the digest of the images that it was made with."),
+        option("FILE", "Calibration cache; it is stored, with the digest of its calibration images."),
     ] = None,
-    precision_file: Annotated[Path | None, option("FILE.yaml", "Precision file; it is kept.")] = None,
+    precision_file: Annotated[Path | None, option("FILE.yaml", "Precision file; it is stored.")] = None,
     figures: Annotated[
         list[Path] | None,
         option(
             "FILE.json",
-            "What was measured, as `pytrt evaluate --json` or `pytrt table --json` prints it; may be repeated.",
+            "Measured figures, as `pytrt evaluate --json` or `pytrt table --json` prints them; may be repeated.",
         ),
     ] = None,
     data: Annotated[
         list[str] | None,
         option(
             "USE=PATH|SHA256",
-            "Data that it was made or measured with, such as evaluation=val/; a digest is kept; may be repeated.",
+            "Data that it was made or measured with, such as evaluation=val/; a digest is stored; may be repeated.",
             "--dataset",
         ),
     ] = None,
-    licence: Annotated[str, option("TEXT", "Under which it may be used, such as Apache-2.0.")] = "",
+    licence: Annotated[str, option("TEXT", "Licence, such as Apache-2.0.")] = "",
     run: Annotated[
         str,
         typer.Option(
             "--pipeline-run",
             metavar="ID",
             envvar="PYTRT_PIPELINE_RUN",
-            help="The run of a pipeline that made it, which a step knows.",
+            help="Id of the pipeline run that made it; default: in a step, the present run.",
         ),
     ] = "",
     parent: Annotated[int | None, number(_VERSION, "The version that it followed; default: the newest.")] = None,
-    note: Annotated[str, option("TEXT", "What else is to be said.")] = "",
+    note: Annotated[str, option("TEXT", "Free text, such as what changed.")] = "",
     to: Annotated[
-        Literal["staging", "production"] | None, choice("Stage that it comes into as well.", "--stage")
+        Literal["staging", "production"] | None, choice("Stage to promote the version to.", "--stage")
     ] = None,
     registry: RegistryOption = None,
 ) -> Result[Added]:
@@ -98,7 +99,7 @@ def add(
     pytrt models add animals.engine --name animals --cache animals.cache --figures evaluated.json --dataset evaluation=val/ --stage staging
     """
     models = ModelRegistry(registry)
-    made = models.add(
+    added = models.add(
         engine_file,
         name=name,
         version=version,
@@ -106,16 +107,16 @@ def add(
         cache=cache,
         precision_file=precision_file,
         figures=figures or (),
-        data=dict(_pair(each) for each in data or ()),
+        data=dict(_parse_pair(pair) for pair in data or ()),
         licence=licence,
         run=run,
         parent=parent,
         note=note,
     )
-    if to is not None and models.history(name).stage_of(made.version) != "production":  # where a step is run again
-        models.promote(name, made.version, to=to)
+    if to is not None and models.history(name).stage_of(added.version) != "production":  # where a step is run again
+        models.promote(name, added.version, to=to)
     return Result(
-        Added(made.name, made.version, made.digest, made.bytes, models.history(name).stage_of(made.version)),
+        Added(added.name, added.version, added.digest, added.bytes, models.history(name).stage_of(added.version)),
         text.print_added,
     )
 
@@ -131,11 +132,11 @@ def list_versions(
 
     pytrt models list animals --json
     """
-    models, found = ModelRegistry(registry), list[ListedVersion]()
-    for each in models.names() if name is None else (name,):
-        history = models.history(each)
-        found += [ListedVersion(version, history.stage_of(version.version)) for version in models.versions(each)]
-    return Result(Listed(tuple(found)), text.print_listed)
+    models, listed = ModelRegistry(registry), list[ListedVersion]()
+    for model in models.names() if name is None else (name,):
+        history = models.history(model)
+        listed += [ListedVersion(version, history.stage_of(version.version)) for version in models.versions(model)]
+    return Result(Listed(tuple(listed)), text.print_listed)
 
 
 @command.command("show")  # type: ignore[untyped-decorator]
@@ -151,12 +152,14 @@ def show_version(
     pytrt models show animals:3 -o animals.html
     """
     models = ModelRegistry(registry)
-    found = models.find(version)
-    history = models.history(found.name)
+    model_version = models.find(version)
+    history = models.history(model_version.name)
     if html is not None:
-        write_html(found, history, check_target(html, "output", (".html",)))
+        write_html(model_version, history, check_target(html, "output", (".html",)))
     return Result(
-        Card(found, history.stage_of(found.version), history.changes, None if html is None else str(html)),
+        Card(
+            model_version, history.stage_of(model_version.version), history.changes, None if html is None else str(html)
+        ),
         text.print_card,
     )
 
@@ -164,7 +167,7 @@ def show_version(
 @command.command("promote")  # type: ignore[untyped-decorator]
 def promote(
     version: VersionArgument,
-    to: Annotated[Stage, choice("Stage that it comes into.", "--stage")] = "production",
+    to: Annotated[Stage, choice("Stage to promote the version to.", "--stage")] = "production",
     why: WhyOption = "",
     who: WhoOption = None,
     registry: RegistryOption = None,
@@ -175,9 +178,9 @@ def promote(
 
     pytrt models promote animals:3 --why "0.6 points more than version 2"
     """
-    models, asked = ModelRegistry(registry), _numbered(version)
-    change = models.promote(asked.name, asked.version, to=to, why=why, who=who)
-    return Result(Changed(asked.name, change), text.print_changed)
+    models, reference = ModelRegistry(registry), _parse_version(version)
+    change = models.promote(reference.name, reference.version, to=to, why=why, who=who)
+    return Result(Changed(reference.name, change), text.print_changed)
 
 
 @command.command("rollback")  # type: ignore[untyped-decorator]
@@ -213,7 +216,7 @@ def diff(
 
 @command.command("lineage")  # type: ignore[untyped-decorator]
 def lineage(
-    asked: Annotated[
+    subject: Annotated[
         str,
         argument(
             "DIGEST|NAME:VERSION",
@@ -230,8 +233,8 @@ def lineage(
 
     pytrt models lineage 1f9a02c4
     """
-    found: tuple[Lineage, ...] = trace(ModelRegistry(registry), asked)
-    return Result(Traced(found), text.print_traced)
+    traced: tuple[Lineage, ...] = trace(ModelRegistry(registry), subject)
+    return Result(Traced(traced), text.print_traced)
 
 
 @command.command("remove")  # type: ignore[untyped-decorator]
@@ -245,11 +248,11 @@ def remove(
 
     Example: pytrt models remove animals:1
     """
-    asked = _numbered(version)
-    if asked.version is None:
-        raise UsageError(f"{version}: name the version, such as {asked.name}:1")
+    reference = _parse_version(version)
+    if reference.version is None:
+        raise UsageError(f"{version}: name the version, such as {reference.name}:1")
     return Result(
-        Changed(asked.name, ModelRegistry(registry).remove(asked.name, asked.version, why=why, who=who)),
+        Changed(reference.name, ModelRegistry(registry).remove(reference.name, reference.version, why=why, who=who)),
         text.print_changed,
     )
 
@@ -257,7 +260,7 @@ def remove(
 @command.command("check")  # type: ignore[untyped-decorator]
 def check(
     repair: Annotated[
-        bool, choice("Repair: remove what processes left over that were killed; nothing else is touched.", "--repair")
+        bool, choice("Repair: remove leftovers of killed processes; nothing else is changed.", "--repair")
     ] = False,
     registry: RegistryOption = None,
 ) -> Result[RegistryCheck]:
@@ -267,19 +270,19 @@ def check(
 
     pytrt models check --repair
     """
-    found = ModelRegistry(registry).check(repair)
-    return Result(found, text.print_checked, found.whole, f"{found.folder}: {len(found.problems)} problems")
+    report = ModelRegistry(registry).check(repair)
+    return Result(report, text.print_checked, report.whole, f"{report.folder}: {len(report.problems)} problems")
 
 
-def _pair(word: str) -> tuple[str, str]:
-    use, equals, given = word.partition("=")
-    if not (equals and use and given):
+def _parse_pair(word: str) -> tuple[str, str]:
+    use, equals, value = word.partition("=")
+    if not (equals and use and value):
         raise UsageError(f"--dataset {word[:80]}: expected USE=PATH or USE=SHA256, such as evaluation=val/")
-    return use, given
+    return use, value
 
 
-def _numbered(word: str) -> Reference:
-    found = Reference.parse(word)
-    if found.stage is not None:
-        raise UsageError(f"{word}: name the version by its number, such as {found.name}:3")
-    return found
+def _parse_version(word: str) -> Reference:
+    reference = Reference.parse(word)
+    if reference.stage is not None:
+        raise UsageError(f"{word}: name the version by its number, such as {reference.name}:3")
+    return reference

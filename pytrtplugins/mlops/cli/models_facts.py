@@ -11,7 +11,7 @@ __all__ = ["Added", "Card", "Changed", "Listed", "ListedVersion", "Traced"]
 
 @dataclass(frozen=True)
 class Added:
-    """A version that was added.
+    """The version that was added.
 
     Attributes:
         name: Of the model.
@@ -43,7 +43,7 @@ class ListedVersion:
 
 @dataclass(frozen=True)
 class Listed:
-    """The versions in a registry.
+    """All versions in a registry.
 
     Attributes:
         versions: Model by model, the oldest first.
@@ -54,7 +54,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Card:
-    """A version, and what was done with its model.
+    """A version with the history of its model.
 
     Attributes:
         version: All that is known of it.
@@ -71,7 +71,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Changed:
-    """A change of a stage.
+    """The change of a stage.
 
     Attributes:
         name: Of the model.
@@ -84,7 +84,7 @@ class Changed:
 
 @dataclass(frozen=True)
 class Traced:
-    """Where versions come from.
+    """The origins of versions.
 
     Attributes:
         found: One, or all that have a digest.

@@ -1,4 +1,4 @@
-"""What the commands ``pytrt models ...`` print."""
+"""Print the results of the commands ``pytrt models ...``."""
 
 from __future__ import annotations
 
@@ -21,114 +21,116 @@ _SHOWN = 20  # figures and tensors
 _DIGITS = 12  # of a digest
 
 
-def print_added(found: Added) -> None:
-    """What it is called now."""
-    stage = f", in {found.stage}" if found.stage else ""
-    print(f"{found.name}:{found.version}: {size_text(found.bytes)}, sha256 {found.digest}{stage}")
-    if not found.stage:
-        print(f"Do: pytrt models promote {found.name}:{found.version} --stage staging")
+def print_added(added: Added) -> None:
+    """Print the new version's name and number."""
+    stage = f", in {added.stage}" if added.stage else ""
+    print(f"{added.name}:{added.version}: {size_text(added.bytes)}, sha256 {added.digest}{stage}")
+    if not added.stage:
+        print(f"Do: pytrt models promote {added.name}:{added.version} --stage staging")
 
 
-def print_listed(found: Listed) -> None:
-    """One row per version."""
-    if not found.versions:
+def print_listed(listed: Listed) -> None:
+    """Print one row per version."""
+    if not listed.versions:
         print("no versions")
         return
     print_texts(
         ("version", "stage", "engine", "size", "created", "digest", "licence", "note"),
         [
             (
-                str(each.version),
-                each.stage or "",
-                f"{each.version.engine} {each.version.precision}",
-                size_text(each.version.bytes),
-                each.version.created,
-                each.version.digest[:_DIGITS],
-                each.version.licence,
-                each.version.note[:60],
+                str(entry.version),
+                entry.stage or "",
+                f"{entry.version.engine} {entry.version.precision}",
+                size_text(entry.version.bytes),
+                entry.version.created,
+                entry.version.digest[:_DIGITS],
+                entry.version.licence,
+                entry.version.note[:60],
             )
-            for each in found.versions
+            for entry in listed.versions
         ],
     )
 
 
-def print_card(found: Card) -> None:
-    """All that is known."""
-    print_texts((str(found.version), ""), rows(found.version, found.stage))
-    figures = list(found.version.figures.items())
+def print_card(card: Card) -> None:
+    """Print all facts of a version."""
+    print_texts((str(card.version), ""), rows(card.version, card.stage))
+    figures = list(card.version.figures.items())
     if figures:
         print_texts(("figure", "value"), [(name, figure_text(value)) for name, value in figures[:_SHOWN]])
     if figures[_SHOWN:]:
         print(f"and {len(figures) - _SHOWN:,} figures more: --json shows all")
-    if found.history:
-        name = found.version.name
+    if card.history:
+        name = card.version.name
         print_texts(
             ("time", "what", "who", "why"),
-            [(each.time, _said(name, each), each.who, each.why) for each in found.history],
+            [(change.time, _change_text(name, change), change.who, change.why) for change in card.history],
         )
-    if found.page:
-        print(f"written: {found.page}")
+    if card.page:
+        print(f"written: {card.page}")
 
 
-def print_changed(found: Changed) -> None:
-    """What was done."""
-    print(_said(found.name, found.change))
+def print_changed(changed: Changed) -> None:
+    """Print the change of a stage."""
+    print(_change_text(changed.name, changed.change))
 
 
-def print_comparison(found: Comparison) -> None:
-    """What differs."""
-    if found.facts:
-        print_texts(("", found.a, found.b), [(name, a, b) for name, (a, b) in found.facts.items()])
+def print_comparison(comparison: Comparison) -> None:
+    """Print the differences of two versions."""
+    if comparison.facts:
+        print_texts(("", comparison.a, comparison.b), [(name, a, b) for name, (a, b) in comparison.facts.items()])
     print_texts(
-        ("file", found.a, found.b, "change"),
+        ("file", comparison.a, comparison.b, "change"),
         [
             (role, size_text(a), size_text(b), f"{b / a - 1:+.1%}" if a and b else "")
-            for role, (a, b) in found.sizes.items()
+            for role, (a, b) in comparison.sizes.items()
         ],
     )
-    figures = [(name, figure_text(a), figure_text(b), _gain(a, b)) for name, (a, b) in found.figures.items() if a != b]
+    figures = [
+        (name, figure_text(a), figure_text(b), _gain(a, b)) for name, (a, b) in comparison.figures.items() if a != b
+    ]
     if figures:
-        print_texts(("figure", found.a, found.b, "change"), figures[:_SHOWN])
+        print_texts(("figure", comparison.a, comparison.b, "change"), figures[:_SHOWN])
     if figures[_SHOWN:]:
         print(f"and {len(figures) - _SHOWN:,} figures more: --json shows all")
-    if found.tensors is None:
+    if comparison.tensors is None:
         print("calibration: one of the two has no calibration cache")
     else:
-        print(f"calibration: {len(found.calibration)} tensors differ, {found.tensors} are in both tables")
+        print(f"calibration: {len(comparison.calibration)} tensors differ, {comparison.tensors} are in both tables")
         changes = [
-            (each.tensor, figure_text(each.a), figure_text(each.b), figure_text(each.ratio or None))
-            for each in found.calibration
+            (change.tensor, figure_text(change.a), figure_text(change.b), figure_text(change.ratio or None))
+            for change in comparison.calibration
         ]
         if changes:
-            print_texts(("tensor", f"amax {found.a}", f"amax {found.b}", "ratio"), changes[:_SHOWN])
+            print_texts(("tensor", f"amax {comparison.a}", f"amax {comparison.b}", "ratio"), changes[:_SHOWN])
         if changes[_SHOWN:]:
             print(f"and {len(changes) - _SHOWN:,} tensors more: --json shows all")
 
 
-def print_traced(found: Traced) -> None:
-    """The way back, a version at a time."""
-    for each in found.found:
-        print_texts((str(each.version), ""), rows(each.version, each.stage))
-        if each.ancestors:
-            lines = [(str(before), before.created, before.digest[:_DIGITS], before.run) for before in each.ancestors]
+def print_traced(traced: Traced) -> None:
+    """Print the origins of a version, one version at a time."""
+    for lineage in traced.found:
+        print_texts((str(lineage.version), ""), rows(lineage.version, lineage.stage))
+        if lineage.ancestors:
+            lines = [(str(before), before.created, before.digest[:_DIGITS], before.run) for before in lineage.ancestors]
             print_texts(("it followed", "created", "digest", "run"), lines)
 
 
-def print_checked(found: RegistryCheck) -> None:
-    """What is wrong, or that nothing is."""
-    for problem in found.removed:
+def print_checked(report: RegistryCheck) -> None:
+    """Print the problems of a registry, or that there are none."""
+    for problem in report.removed:
         print(f"removed: {problem.path}: {problem.text}")
-    for problem in found.problems:
+    for problem in report.problems:
         print(f"{problem.path}: {problem.text}")
-    if any(problem.left_over for problem in found.problems):
+    if any(problem.left_over for problem in report.problems):
         print("Do: pytrt models check --repair")
-    state = "whole" if found.whole else "not whole"
+    state = "whole" if report.whole else "not whole"
     print(
-        f"{found.folder}: {state}: {found.models} models, {found.versions} versions, {found.files} files, {size_text(found.bytes)}"
+        f"{report.folder}: {state}: {report.models} models, {report.versions} versions, {report.files} files, {size_text(report.bytes)}"
     )
 
 
-def _said(name: str, change: Change) -> str:
+def _change_text(name: str, change: Change) -> str:
     where = {"promote": f"is in {change.stage}", "rollback": f"is back in {change.stage}", "remove": "was removed"}
     return f"{name}:{change.version} {where[change.action]}"
 

@@ -57,13 +57,13 @@ def open_pipeline(source: str, values: list[str] | None) -> Pipeline:
 def run(
     source: Source,
     begin: Annotated[
-        str | None, option("STEP", "Begin with this step; take what is before it as it is.", "--from")
+        str | None, option("STEP", "Begin with this step; outputs of earlier steps are used as they are.", "--from")
     ] = None,
     until: Annotated[str | None, option("STEP", "End with this step.")] = None,
     only: Annotated[str | None, option("STEP", "Run this step alone.")] = None,
     values: Values = None,
     force: Annotated[bool, choice("Run the steps whether something has changed or not.", "--rerun")] = False,
-    yes: Annotated[bool, choice("Approve every step that asks for it.", "--yes")] = False,
+    yes: Annotated[bool, choice("Approve every step that needs approval.", "--yes")] = False,
     approve: Annotated[list[str] | None, option("STEP", "Approve this step; may be repeated.")] = None,
 ) -> Result[RunFacts]:
     """Run the steps whose inputs, code or parameters have changed, up to the first that fails.
@@ -79,7 +79,7 @@ def run(
     pipeline = open_pipeline(source, values)
     for name in approve or ():
         pipeline.step(name)
-    made = run_pipeline(
+    record = run_pipeline(
         pipeline,
         Selection(begin, until, only),
         force=force,
@@ -88,10 +88,10 @@ def run(
         machine=doctor.machine(),
         say=say_step,
     )
-    report = report_path(made, PipelineFolder.of(pipeline).path)
-    problem = next((step.message for step in made.steps if step.state in ("failed", "waiting for approval")), "")
-    code = 3 if made.state == "waiting for approval" else 1
-    return Result(RunFacts(made, str(report)), print_run, made.state == "done", problem, code)
+    report = report_path(record, PipelineFolder.of(pipeline).path)
+    problem = next((step.message for step in record.steps if step.state in ("failed", "waiting for approval")), "")
+    code = 3 if record.state == "waiting for approval" else 1
+    return Result(RunFacts(record, str(report)), print_run, record.state == "done", problem, code)
 
 
 @command.command("show")  # type: ignore[untyped-decorator]
@@ -123,7 +123,7 @@ def check(source: Source, values: Values = None) -> Result[PipelineFacts]:
 
     pytrt pipeline check mypipelines:nightly --parameter size=smoke
     """
-    found = open_pipeline(source, values)
-    graph = found.graph()
-    steps = tuple(StepFacts(step.name, graph[step.name], step.inputs, step.outputs) for step in found.steps)
-    return Result(PipelineFacts(found.name, as_recorded(found.parameters), steps), print_pipeline)
+    pipeline = open_pipeline(source, values)
+    graph = pipeline.graph()
+    steps = tuple(StepFacts(step.name, graph[step.name], step.inputs, step.outputs) for step in pipeline.steps)
+    return Result(PipelineFacts(pipeline.name, as_recorded(pipeline.parameters), steps), print_pipeline)

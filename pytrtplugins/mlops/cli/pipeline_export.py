@@ -23,7 +23,7 @@ __all__ = ["ExportedPipeline"]
 
 @dataclass(frozen=True)
 class ExportedPipeline:
-    """A file that was written.
+    """The exported file.
 
     Attributes:
         file: Its path.
@@ -52,30 +52,37 @@ def export(
     ] = "",
     kind: Annotated[
         Literal["workflow", "template", "cron", "event", "data"],
-        choice("A Workflow; a WorkflowTemplate; a CronWorkflow; a template that an event, or new data, starts."),
+        choice(
+            "workflow: run once; template: WorkflowTemplate; cron: CronWorkflow; event, data: started by an event, or by new "
+            "data in the bucket."
+        ),
     ] = "workflow",
     values: Values = None,
-    artifacts: Annotated[Literal["s3", "gcs", "oss"], choice("What keeps files between steps.")] = "s3",
-    bucket: Annotated[str, option("NAME", "Its bucket; default: the cluster's artifact repository.")] = "",
-    endpoint: Annotated[str, option("HOST", "Its address, where it is not that of AWS.")] = "",
-    insecure: Annotated[bool, choice("It is reached without TLS.", "--insecure")] = False,
+    artifacts: Annotated[Literal["s3", "gcs", "oss"], choice("Store of the files between steps.")] = "s3",
+    bucket: Annotated[str, option("NAME", "Bucket of the store; default: the cluster's artifact repository.")] = "",
+    endpoint: Annotated[str, option("HOST", "Endpoint of the store, if it is not AWS.")] = "",
+    insecure: Annotated[bool, choice("Access the store without TLS.", "--insecure")] = False,
     prefix: Annotated[str, option("PATH", "Folder in the bucket; default: the pipeline's name.")] = "",
     bucket_secret: Annotated[
         str, option("NAME", "Secret with the bucket's keys; default: the service account's.")
     ] = "",
     secret: Annotated[str, option("NAME", "Secret with the values of the steps' secrets; default: NAME-secrets.")] = "",
     service_account: Annotated[str, option("NAME", "Service account of the pods.")] = "",
-    namespace: Annotated[str, option("NAME", "Namespace; default: where it is submitted.")] = "",
-    folder: Annotated[str, option("PATH", "Where the image has the pipeline's folder.", "--workdir")] = "/work",
+    namespace: Annotated[str, option("NAME", "Namespace; default: the one it is submitted to.")] = "",
+    folder: Annotated[str, option("PATH", "Path of the pipeline's folder in the image.", "--workdir")] = "/work",
     in_image: Annotated[
-        list[str] | None, option("PATH", "A file or folder that the image has; Python files are. May be repeated.")
+        list[str] | None,
+        option(
+            "PATH",
+            "A file or folder that is already in the image, so it is no artifact; Python files are by default. May be repeated.",
+        ),
     ] = None,
     volume: Annotated[
         list[str] | None, option("CLAIM:/PATH", "A persistent volume claim for all steps, such as for a registry.")
     ] = None,
-    timezone: Annotated[str, option("NAME", "Of the schedule, such as Europe/Berlin.")] = "",
+    timezone: Annotated[str, option("NAME", "Time zone of the schedule, such as Europe/Berlin.")] = "",
     concurrency: Annotated[
-        Literal["Allow", "Forbid", "Replace"], choice("What a schedule does while a run has not ended.")
+        Literal["Allow", "Forbid", "Replace"], choice("What the schedule does if the previous run has not ended.")
     ] = "Forbid",
 ) -> Result[ExportedPipeline]:
     """Write a pipeline as YAML for Argo Workflows: a DAG of containers, with files between steps in a bucket.
@@ -112,15 +119,17 @@ def export(
         concurrency=concurrency,
     )
     check_target(output, "output", (".yaml", ".yml"))
-    found = load_live(source, option_values.read_pairs(values, "--parameter", "NAME=VALUE"))
-    write_atomic(output, argo_yaml(found, target, str(output)).encode())
-    fixed = tuple(name for name in found.pipeline.parameters if name not in found.live)
-    return Result(ExportedPipeline(str(output), kind, len(found.pipeline.steps), dict(found.live), fixed), _print)
+    live_pipeline = load_live(source, option_values.read_pairs(values, "--parameter", "NAME=VALUE"))
+    write_atomic(output, argo_yaml(live_pipeline, target, str(output)).encode())
+    fixed = tuple(name for name in live_pipeline.pipeline.parameters if name not in live_pipeline.live)
+    return Result(
+        ExportedPipeline(str(output), kind, len(live_pipeline.pipeline.steps), dict(live_pipeline.live), fixed), _print
+    )
 
 
-def _print(found: ExportedPipeline) -> None:
-    print(f"{found.file}: {found.kind}, {count_text(found.steps, 'step')}")
-    if found.parameters:
-        print(f"parameters: {', '.join(f'{name}={value}' for name, value in found.parameters.items())}")
-    if found.fixed:
-        print(f"fixed: {', '.join(found.fixed)}")
+def _print(exported: ExportedPipeline) -> None:
+    print(f"{exported.file}: {exported.kind}, {count_text(exported.steps, 'step')}")
+    if exported.parameters:
+        print(f"parameters: {', '.join(f'{name}={value}' for name, value in exported.parameters.items())}")
+    if exported.fixed:
+        print(f"fixed: {', '.join(exported.fixed)}")

@@ -1,4 +1,4 @@
-"""What ``pytrt pipeline`` says, and how it is printed."""
+"""Results of the commands ``pytrt pipeline``, and how they are printed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DIGEST, _MOST_FIGURES = 8, 4
 
 @dataclass(frozen=True)
 class StepFacts:
-    """A step of a pipeline.
+    """One step of a pipeline.
 
     Attributes:
         name: Of the step.
@@ -45,7 +45,7 @@ class StepFacts:
 
 @dataclass(frozen=True)
 class PipelineFacts:
-    """A pipeline without errors.
+    """A pipeline that has passed all checks.
 
     Attributes:
         name: Of the pipeline.
@@ -58,15 +58,15 @@ class PipelineFacts:
     steps: tuple[StepFacts, ...]
 
 
-def print_pipeline(found: PipelineFacts) -> None:
-    """One row per step."""
-    rows = [(step.name, *map(", ".join, (step.after, step.inputs, step.outputs))) for step in found.steps]
+def print_pipeline(facts: PipelineFacts) -> None:
+    """Print one row per step."""
+    rows = [(step.name, *map(", ".join, (step.after, step.inputs, step.outputs))) for step in facts.steps]
     print_table(("step", "after", "inputs", "outputs"), [tuple(map(escape, row)) for row in rows])
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a run did.
+    """The result of a run.
 
     Attributes:
         run: Its record, which is also in the pipeline's folder.
@@ -79,7 +79,7 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class StateFacts:
-    """How far a pipeline is.
+    """The state of a pipeline's steps.
 
     Attributes:
         name: Of the pipeline.
@@ -99,8 +99,8 @@ def say_step(record: StepRecord) -> None:
     if record.state == "running":
         text = "..." if sys.stderr.isatty() else ""
     elif record.state == "done":
-        done = "unchanged" if record.reused else f"done in {record.seconds:.1f} s"
-        text = "; ".join(filter(None, (done, _figures(record.figures), record.message)))
+        outcome = "unchanged" if record.reused else f"done in {record.seconds:.1f} s"
+        text = "; ".join(filter(None, (outcome, _figures(record.figures), record.message)))
         text += f" (attempt {record.attempts})" if record.attempts > 1 else ""
     else:
         text = f"{record.state}: {record.message}" if record.message else record.state
@@ -108,36 +108,36 @@ def say_step(record: StepRecord) -> None:
         print(f"{record.name}: {text}", file=sys.stderr, flush=True)
 
 
-def print_run(found: RunFacts) -> None:
-    """What a run came to, in a line or two."""
-    steps = found.run.steps
+def print_run(facts: RunFacts) -> None:
+    """Print the result of a run in one or two lines."""
+    steps = facts.run.steps
     ran = sum(step.state == "done" and not step.reused for step in steps)
     reused = sum(step.reused for step in steps)
-    seconds = (found.run.end or found.run.begin) - found.run.begin
+    seconds = (facts.run.end or facts.run.begin) - facts.run.begin
     print(
-        f"pipeline {found.run.pipeline}: {found.run.state} in {seconds:.1f} s; {ran} of {len(steps)} steps ran, {reused} unchanged"
+        f"pipeline {facts.run.pipeline}: {facts.run.state} in {seconds:.1f} s; {ran} of {len(steps)} steps ran, {reused} unchanged"
     )
     for step in steps:
         if step.state == "failed":
             print(f"failed: {step.message.splitlines()[0]}")
             if step.log:
-                print(f"log: {Path(found.report).parents[1] / step.log}")
+                print(f"log: {Path(facts.report).parents[1] / step.log}")
         elif step.state == "waiting for approval":
             print(f"Do: pytrt pipeline run ... --approve {step.name}")
-    print(f"report: {found.report}")
+    print(f"report: {facts.report}")
 
 
-def print_states(found: StateFacts) -> None:
-    """One row per step."""
+def print_states(facts: StateFacts) -> None:
+    """Print one row per step."""
     rows = []
-    for step in found.steps:
+    for step in facts.steps:
         reason = step.reason.partition("\n")[0]
         state = f"{step.state}: {reason}" if reason else step.state
         seconds = f"{step.seconds:.1f}" if step.seconds else ""
         rows.append(tuple(map(escape, (step.step, state, seconds, step.digest[:_DIGEST], _figures(step.figures)))))
     print_table(("step", "state", "seconds", "digest", "figures"), rows)
-    if found.picture:
-        print(f"written: {found.picture}")
+    if facts.picture:
+        print(f"written: {facts.picture}")
 
 
 def _figures(figures: Mapping[str, float]) -> str:

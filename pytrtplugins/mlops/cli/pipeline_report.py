@@ -24,7 +24,7 @@ _PIPELINES = Path(".pytrt/pipelines")
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """A report that was written.
+    """The report that was written.
 
     Attributes:
         file: Its path.
@@ -41,13 +41,13 @@ class WrittenReport:
 
 @command.command("report")  # type: ignore[untyped-decorator]
 def report(
-    run: Annotated[str | None, argument("[RUN]", "Id of a run, or its beginning; default: the last one.")] = None,
+    run: Annotated[str | None, argument("[RUN]", "Id of a run, or a prefix of it; default: the last run.")] = None,
     output: Annotated[Path, option("FILE.html", "Write to this file.", "--output", "-o")] = Path("report.html"),
-    pipeline: Annotated[str | None, option("NAME", "Of which pipeline; default: of the one that ran last.")] = None,
+    pipeline: Annotated[str | None, option("NAME", "Name of the pipeline; default: the one that ran last.")] = None,
     against: Annotated[
-        str | None, option("RUN", "Run to compare with; default: the last one before it that is done.")
+        str | None, option("RUN", "Run to compare with; default: the last finished one before it.")
     ] = None,
-    folder: Annotated[Path, option("DIR", "The pipeline's folder, which has .pytrt.")] = Path(),
+    folder: Annotated[Path, option("DIR", "The folder that contains .pytrt.")] = Path(),
 ) -> Result[WrittenReport]:
     """Write what a run of a pipeline did, as one HTML file.
 
@@ -74,17 +74,21 @@ def _find(root: Path, pipeline: str | None, run: str | None) -> tuple[Path, str]
     names: dict[str, bool] = {}
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         names = list_inside(root, within=root.parent)
-    folders = [root / each for each, is_folder in names.items() if is_folder and pipeline in (None, each)]
-    runs = [(name, each) for each in folders for name in run_ids(each)]
-    found = [each for each in runs if each[0].startswith(run or "")]
-    if not found:
+    folders = [
+        root / pipeline_name
+        for pipeline_name, is_folder in names.items()
+        if is_folder and pipeline in (None, pipeline_name)
+    ]
+    runs = [(name, pipeline_name) for pipeline_name in folders for name in run_ids(pipeline_name)]
+    matches = [pipeline_name for pipeline_name in runs if pipeline_name[0].startswith(run or "")]
+    if not matches:
         what = f"run {shorten(run)}" if run else "run"
         of = f" of pipeline {shorten(pipeline)}" if pipeline else ""
         last = f" The last ones: {', '.join(name for name, _ in sorted(runs)[-3:])}." if runs else ""
         raise UsageError(f"{root} has no {what}{of}.{last}\nDo: pytrt pipeline run pipeline.yaml")
-    name, place = max(found)
+    name, place = max(matches)
     return place, name
 
 
-def _print(found: WrittenReport) -> None:
-    print(f"{found.file}: run {found.run} of {found.pipeline}, {found.state}")
+def _print(report: WrittenReport) -> None:
+    print(f"{report.file}: run {report.run} of {report.pipeline}, {report.state}")

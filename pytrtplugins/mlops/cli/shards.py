@@ -1,4 +1,4 @@
-"""The commands ``pytrt shards``: photos and labels as records for training."""
+"""The commands ``pytrt shards``: make and check shards of photos and labels for training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...cli.shared.option import argument, choice, option
 from ...cli.shared.results import Result, show
 from ...cli.shared.tables import print_texts
 from ...errors import UsageError
-from ...utils.numbers import Real, Whole
+from ...utils.numbers import FloatRange, IntRange
 from ...utils.optional import require
 from ...utils.terminal import COMMAND
 from ..shards import FORMATS, CheckedShards, Made, check_shards, make_shards
@@ -40,49 +40,60 @@ app.add_typer(command, name="shards")
 def make(
     source: Annotated[
         list[Path],
-        argument("DIR|TAR|FILE.yaml...", "Photos and labels, or a data.yaml; several make one set together."),
+        argument("DIR|TAR|FILE.yaml...", "Photos and labels, or a data.yaml; several form one set."),
     ],
     output: Annotated[Path, option("DIR", "Write the shards into this folder.", "--output", "-o")],
     labels: Annotated[str, option("FORMAT", f"auto, or one of {', '.join(FORMATS)}.")] = "auto",
     classes: Annotated[
         Path | None,
-        option("FILE", "Class names, one per line, in their order; default: as the labels have them.", "--names"),
+        option(
+            "FILE",
+            "Class names, one per line, in the order of their numbers; default: the order in the labels.",
+            "--names",
+        ),
     ] = None,
     drop_others: Annotated[
         bool,
-        choice("Leave out boxes of classes that --names does not name, which are refused otherwise.", "--drop-others"),
+        choice("Drop boxes of classes that are not in --names; without this option they are refused.", "--drop-others"),
     ] = False,
     listed: Annotated[
         Path | None,
         option(
             "FILE",
-            "Take the photos that this list names, of the data or of the disk; or a part of a data.yaml: train; all: every photo.",
+            "Use only the photos in this list, a file in the data set or on disk; or a part of a data.yaml, such as train; "
+            "all: every photo.",
             "--list",
         ),
     ] = None,
-    size: Annotated[str, option("SIZE", "Size of a shard, about: 256MB, 1GiB.", "--shard-size")] = "256MB",
+    size: Annotated[
+        str, option("SIZE", "Approximate size of a shard, such as 256MB or 1GiB.", "--shard-size")
+    ] = "256MB",
     longest_side: Annotated[
         int | None,
         number(
-            Whole(*SIDES),
-            "Make larger photos smaller, to so many pixels, and turn them upright, as JPEG; default: bytes stay as they are.",
+            IntRange(*SIDES),
+            "Shrink larger photos to this longest side in pixels, and rotate them upright, as JPEG; default: files stay unchanged.",
         ),
     ] = None,
     hold_back: Annotated[
         float,
         number(
-            Real(0, 0.99),
-            "Write two sets, train/ and held-back/, which gets this share of the photos, by a hash of their names.",
+            FloatRange(0, 0.99),
+            "Write two sets, train/ and held-back/; this share of the photos, chosen by a hash of their names, goes into held-back/.",
             metavar="SHARE",
         ),
     ] = 0.0,
     exif: Exif = None,
-    strict: Annotated[bool, choice("Refuse boxes outside their photo, which are cut otherwise.", "--strict")] = False,
-    skip_bad: Annotated[bool, choice("Leave out photos that cannot be used, and list them.", "--skip-bad")] = False,
+    strict: Annotated[
+        bool, choice("Refuse boxes that extend beyond their photo; without this option they are cut.", "--strict")
+    ] = False,
+    skip_bad: Annotated[bool, choice("Skip photos that cannot be used, and list them.", "--skip-bad")] = False,
     force: Annotated[bool, choice("Replace a finished set.", "--force")] = False,
     workers: Annotated[
         int | None,
-        number(Whole(1, MAX_WORKERS), "CPU threads, each with its own shard; default: one a processor.", "--threads"),
+        number(
+            IntRange(1, MAX_WORKERS), "CPU threads, each with its own shard; default: one per processor.", "--threads"
+        ),
     ] = None,
 ) -> Result[Made]:
     """Make shards of photos and their labels: VOC's XML, COCO's JSON, darknet's text, CVAT's XML, or folders named after classes.
@@ -98,7 +109,7 @@ def make(
 
     pytrt shards make imagenet/train -o shards/ --labels folders --longest-side 320
     """
-    made = make_shards(
+    made_shards = make_shards(
         source,
         output,
         labels=labels,
@@ -114,19 +125,19 @@ def make(
         force=force,
         workers=workers,
     )
-    return Result(made, functools.partial(_print_made, upright=longest_side is not None))
+    return Result(made_shards, functools.partial(_print_made_shards, upright=longest_side is not None))
 
 
 @command.command("check")  # type: ignore[untyped-decorator]
 def check(
     folder: Annotated[Path, argument("DIR", "Folder of the shards.")],
-    repair: Annotated[
-        bool, choice("Repair: make indexes that are missing or wrong anew, from tars that are whole.", "--repair")
-    ] = False,
-    decode: Annotated[bool, choice("Decode every photo as a whole; default: read its head.", "--full")] = False,
+    repair: Annotated[bool, choice("Repair: rebuild missing or wrong indexes from intact tars.", "--repair")] = False,
+    decode: Annotated[bool, choice("Decode every photo completely; default: read its header.", "--full")] = False,
     workers: Annotated[
         int | None,
-        number(Whole(1, MAX_WORKERS), "CPU threads, each with its own shard; default: one a processor.", "--threads"),
+        number(
+            IntRange(1, MAX_WORKERS), "CPU threads, each with its own shard; default: one per processor.", "--threads"
+        ),
     ] = None,
 ) -> Result[CheckedShards]:
     """Check a set of shards: checksums, indexes, photos and boxes; and count what it holds. The exit code is 1 where something is wrong.
@@ -137,8 +148,8 @@ def check(
 
     pytrt shards check shards/ --full --json
     """
-    found = check_shards(folder, repair=repair, decode=decode, workers=workers)
-    return Result(found, _print_checked, found.ok, f"{folder}: {len(found.problems):,} problems")
+    checked = check_shards(folder, repair=repair, decode=decode, workers=workers)
+    return Result(checked, _print_checked, checked.ok, f"{folder}: {len(checked.problems):,} problems")
 
 
 def _bytes(text: str) -> int:
@@ -149,45 +160,45 @@ def _bytes(text: str) -> int:
     return size
 
 
-def _print_made(made: Made, *, upright: bool) -> None:
-    print(f"labels: {made.labels}, {len(made.classes)} classes")
-    for each in made.sets:
-        kept = f", {each.kept} of them kept from an interrupted run" if each.kept else ""
+def _print_made_shards(result: Made, *, upright: bool) -> None:
+    print(f"labels: {result.labels}, {len(result.classes)} classes")
+    for part in result.sets:
+        kept_text = f", {part.kept} of them kept from an interrupted run" if part.kept else ""
         print(
-            f"{each.folder}: {each.photos:,} photos, {each.boxes:,} boxes, {each.shards} shards{kept}, "
-            f"{each.bytes / 1e6:,.1f} MB, digest {each.digest[:8]}"
+            f"{part.folder}: {part.photos:,} photos, {part.boxes:,} boxes, {part.shards} shards{kept_text}, "
+            f"{part.bytes / 1e6:,.1f} MB, digest {part.digest[:8]}"
         )
-    for what, count in made.changed.items():
+    for what, count in result.changed.items():
         if count:
             print(f"{count:,} {what}")
-    if made.changed.get(TURNED) and not upright:
+    if result.changed.get(TURNED) and not upright:
         print(_TURNED)
-    if made.skipped:
-        print(f"{len(made.skipped):,} photos or labels skipped:")
-        for problem in made.skipped:
+    if result.skipped:
+        print(f"{len(result.skipped):,} photos or labels skipped:")
+        for problem in result.skipped:
             print(f"  {problem}")
 
 
-def _print_checked(found: CheckedShards) -> None:
+def _print_checked(checked: CheckedShards) -> None:
     print(
-        f"{found.folder}: {found.photos:,} photos, {found.boxes:,} boxes, {found.shards} shards, {found.bytes / 1e6:,.1f} MB, "
-        f"digest {found.digest[:8]}"
+        f"{checked.folder}: {checked.photos:,} photos, {checked.boxes:,} boxes, {checked.shards} shards, {checked.bytes / 1e6:,.1f} MB, "
+        f"digest {checked.digest[:8]}"
     )
     print_texts(
-        ("class", "boxes", "photos"), [(each.name, f"{each.boxes:,}", f"{each.photos:,}") for each in found.classes]
+        ("class", "boxes", "photos"), [(row.name, f"{row.boxes:,}", f"{row.photos:,}") for row in checked.classes]
     )
     counts = {
-        "photos without a box": found.unlabelled,
-        "photos that are copies of others": found.identical,
-        TURNED: found.turned,
+        "photos without a box": checked.unlabelled,
+        "photos that are copies of others": checked.identical,
+        TURNED: checked.turned,
     }
     for what, count in counts.items():
         if count:
             print(f"{count:,} {what}")
-    if found.turned:
+    if checked.turned:
         print(_TURNED)
-    for index in found.repaired:
+    for index in checked.repaired:
         print(f"made anew: {index}")
-    print(f"{len(found.problems):,} problems:" if found.problems else "everything agrees with its checksums")
-    for problem in found.problems:
+    print(f"{len(checked.problems):,} problems:" if checked.problems else "everything agrees with its checksums")
+    for problem in checked.problems:
         print(f"  {problem}")

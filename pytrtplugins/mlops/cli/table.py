@@ -22,7 +22,7 @@ from ...errors import UsageError
 from ...models import YoloData
 from ...utils.atomic import check_target, write_atomic
 from ...utils.name_list import read_class_names
-from ...utils.numbers import LARGEST_BATCH, Real, Whole
+from ...utils.numbers import LARGEST_BATCH, FloatRange, IntRange
 from ...utils.optional import require
 from ...vision import PIXELS
 from ..tables import (
@@ -66,7 +66,7 @@ def command(
             "list of pairs, .txt or .csv; for detection the YOLO layout, or a data.yaml.",
         ),
     ],
-    task: Annotated[Literal["verification", "detection", "classification"], choice("What the network is for.")],
+    task: Annotated[Literal["verification", "detection", "classification"], choice("Task of the network.")],
     engines: Annotated[str, option("NAME,...", "Engines that `pytrt devices` lists.", "--engine")] = "auto",
     precisions: Annotated[
         str,
@@ -76,34 +76,34 @@ def command(
         str,
         option(
             "NAME,...",
-            f"How the scales are chosen, for int8 and fp8: {', '.join(CALIBRATORS)}; each makes a row.",
+            f"Calibration algorithms, for int8 and fp8: {', '.join(CALIBRATORS)}; each makes a row.",
             "--algorithm",
         ),
     ] = "minmax",
     samples: Annotated[
-        str, option("N,...", "Number of images to calibrate with; each makes a row.", "--calibration-size")
+        str, option("N,...", "Numbers of images to calibrate with; each gives a row.", "--calibration-size")
     ] = "200",
-    batches: Annotated[str, option("N,...", "Images per run; each makes columns.", "--batch")] = "1,8",
+    batches: Annotated[str, option("N,...", "Images per run; each gives columns.", "--batch")] = "1,8",
     calibration: Annotated[
         Path | None, option("DIR|FILE.npz", "Images to calibrate with; default: a part of --data.")
     ] = None,
     images: Annotated[
         Path | None,
-        option("DIR", "Where the images are that a list of pairs names; default: where the list is.", "--image-root"),
+        option("DIR", "Folder of the images in a list of pairs; default: the list's folder.", "--image-root"),
     ] = None,
     calibration_share: Annotated[
         float,
         number(
-            Real(0.01, 0.99),
-            "Without --calibration: the part of the labels, the first ones, that calibrates; the rest is measured on.",
+            FloatRange(0.01, 0.99),
+            "Without --calibration: use the first part of the labels (0..1) to calibrate, and the rest to measure.",
             metavar="X",
         ),
     ] = 0.5,
     augment: Annotated[
         bool,
         choice(
-            "Where --calibration-size asks for more images than there are, also calibrate on mirrored and moved copies of them: up "
-            "to 10 of each. Not for detection.",
+            "If --calibration-size exceeds the number of images, also calibrate on mirrored and shifted copies, up to 10 of each. "
+            "Not for detection.",
             "--augment-calibration",
         ),
     ] = False,
@@ -113,9 +113,9 @@ def command(
     exif: Exif = None,
     limit: options.FirstImages = None,
     threads: options.Threads = None,
-    rounds: Annotated[int, number(Whole(1, _MAX_ROUNDS), "Rounds in which the engines take turns.")] = 5,
+    rounds: Annotated[int, number(IntRange(1, _MAX_ROUNDS), "Rounds in which the engines take turns.")] = 5,
     seconds: Annotated[
-        float, number(Real(0.001, _MAX_SECONDS), "Seconds for the runs of each engine and batch.", metavar="X")
+        float, number(FloatRange(0.001, _MAX_SECONDS), "Seconds for the runs of each engine and batch.", metavar="X")
     ] = 2.0,
     output: Annotated[
         list[Path] | None, option("FILE", f"Write the result: {' '.join(_WRITERS)}; may be repeated.", "--output", "-o")
@@ -124,8 +124,8 @@ def command(
         Path | None,
         option(
             "DIR",
-            "Keep engines and results here: the same command goes on where it was interrupted. Default: a folder MODEL.table, "
-            "removed at the end.",
+            "Keep engines and results here, so that the same command continues after an interruption. "
+            "Default: a folder MODEL.table, removed at the end.",
         ),
     ] = None,
     settings: options.Settings = None,
@@ -162,7 +162,7 @@ def command(
         raise UsageError(f"--pixels {pixels[:40]}: expected one of {', '.join(PIXELS)}.")
     plan = TablePlan(
         engines=option_values.read_words(engines, "--engine"),
-        precisions=tuple(loading.check_precision(each) for each in option_values.read_words(precisions, "--precision")),
+        precisions=tuple(loading.check_precision(word) for word in option_values.read_words(precisions, "--precision")),
         algorithms=option_values.read_words(algorithms, "--algorithm"),
         samples=_numbers(samples, "--calibration-size", MAX_SAMPLES),
         batches=_numbers(batches, "--batch", LARGEST_BATCH),
@@ -175,7 +175,7 @@ def command(
     )
     network = source.open("dynamic")
     folder = work or Path(f"{source.model.stem}.table")
-    found = make_table(
+    measured_table = make_table(
         network,
         _task(task, data, images, calibration, calibration_share, augment, pixels, names, mode, exif, limit),
         plan,
@@ -184,10 +184,10 @@ def command(
         work=folder,
     )
     for path in targets:
-        _WRITERS[path.suffix](found, path)
+        _WRITERS[path.suffix](measured_table, path)
     if work is None:
         shutil.rmtree(folder, ignore_errors=True)
-    return Result(found, lambda table: _print(table, targets))
+    return Result(measured_table, lambda table: _print(table, targets))
 
 
 def _task(
@@ -203,7 +203,7 @@ def _task(
     exif: str | None,
     limit: int | None,
 ) -> Task:
-    known = None if names is None else read_class_names(names)
+    class_names = None if names is None else read_class_names(names)
     is_list = data.suffix.lower() in PAIR_SUFFIXES and not data.is_dir()
     if folder is not None and not is_list:
         raise UsageError("--image-root: only a list of pairs, .txt or .csv, names images in another folder")
@@ -214,7 +214,7 @@ def _task(
             raise UsageError("--calibration: detection calibrates on the images in train.txt of --data")
         if augment:
             raise UsageError("--augment-calibration: detection calibrates on the images in train.txt as they are")
-        return DetectionTask(YoloData(data, exif=exif), names=known, mode=mode, limit=limit)
+        return DetectionTask(YoloData(data, exif=exif), names=class_names, mode=mode, limit=limit)
     if is_list:
         seen = LabelledImages(calibration) if calibration else None
         return VerificationTask(ImagePairs(data, folder), seen, pixels, augmented=augment)
@@ -222,7 +222,7 @@ def _task(
     measured, seen = (images, LabelledImages(calibration)) if calibration else reversed(images.split(share))
     if task == "verification":
         return VerificationTask(measured, seen, pixels, augmented=augment)
-    return ClassificationTask(measured, seen, pixels, known, augmented=augment)
+    return ClassificationTask(measured, seen, pixels, class_names, augmented=augment)
 
 
 def _numbers(text: str, option: str, most: int) -> tuple[int, ...]:

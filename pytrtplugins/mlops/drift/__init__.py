@@ -1,4 +1,4 @@
-"""How far two sets of photos differ: sizes, brightness, boxes, classes, and what a network sees in them."""
+"""Measure drift between two sets of photos: sizes, brightness, boxes, classes, and embeddings."""
 
 from __future__ import annotations
 

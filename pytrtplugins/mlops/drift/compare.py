@@ -1,4 +1,4 @@
-"""Two sets of photos beside each other."""
+"""Compare two sets of photos."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import NoDataError, UsageError
-from ...utils.numbers import check_whole
+from ...utils.numbers import check_int
 from ...utils.progress import progress_bar
 from .features import FEATURES, Embed, Feature, Features, Photos, measure_photos
 from .limits import Limit
@@ -36,7 +36,7 @@ _SMOOTHING = 0.5  # as for other shares
 
 @dataclass(frozen=True)
 class SetFacts:
-    """One of the two sets.
+    """Facts on one of the two sets.
 
     Attributes:
         name: Where it lies.
@@ -55,7 +55,7 @@ class SetFacts:
 
 @dataclass(frozen=True)
 class Spread:
-    """Where values lie.
+    """Median, 5th and 95th percentile of values.
 
     Attributes:
         mean: Of all.
@@ -72,7 +72,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Drift:
-    """A feature in both sets.
+    """Drift of one feature between the sets.
 
     Attributes:
         name: As limits have it.
@@ -106,7 +106,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class ClassShare:
-    """A class in both sets.
+    """Share of a class in both sets.
 
     Attributes:
         name: Of the class.
@@ -121,7 +121,7 @@ class ClassShare:
 
 @dataclass(frozen=True)
 class EmbeddingDrift:
-    """How far the vectors differ that a network makes of the photos.
+    """Distance between the sets' embeddings.
 
     Attributes:
         output: Of the network.
@@ -158,7 +158,7 @@ class Exceeded:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sets of photos beside each other.
+    """All differences between two sets of photos.
 
     Attributes:
         a: The first set, which is the reference.
@@ -195,12 +195,12 @@ def compare_photos(
 
     Args:
         a: The reference.
-        b: What is compared with it.
+        b: The set that is compared with the reference.
         names: What the sets are called.
         embed: Makes vectors of images; see `Embedder`.
         embedding: Name of the output that it takes.
         limits: What figures may be at most.
-        photos: So many photos of each set are measured, drawn by the seed.
+        photos: Number of photos of each set to measure, drawn by the seed.
         seed: Of what is drawn.
         progress: Show a progress bar where standard error is a terminal.
 
@@ -208,27 +208,27 @@ def compare_photos(
         NoDataError: a set has no photo that can be decoded, or, for vectors, only one.
         UsageError: a limit names no figure, or one that these sets do not have.
     """
-    check_whole("photos", photos, 2, MOST_PHOTOS)
-    known = {feature.name for feature in FEATURES} | {"classes", "drift", "embedding"}
+    check_int("photos", photos, 2, MOST_PHOTOS)
+    known_figures = {feature.name for feature in FEATURES} | {"classes", "drift", "embedding"}
     for limit in limits:
-        if limit.figure not in known:
-            raise UsageError(f"limit {limit.figure!r}: expected one of {', '.join(sorted(known))}.")
+        if limit.figure not in known_figures:
+            raise UsageError(f"limit {limit.figure!r}: expected one of {', '.join(sorted(known_figures))}.")
     with progress_bar("photos", min(photos, len(a)) + min(photos, len(b)), progress) as bar:
-        found = [measure_photos(each, photos, seed, embed, bar) for each in (a, b)]
-    for name, each in zip(names, found, strict=True):
-        if each.photos < 2:
-            raise NoDataError(f"{name}: {each.photos} photos that can be decoded; a comparison needs 2 or more.")
-    rows = [row for feature in FEATURES if (row := _drift(feature, *found))]
-    classes, class_row = _classes(*found)
-    vectors = _embedding(embedding, found[0], found[1], seed)
+        features = [measure_photos(photo_set, photos, seed, embed, bar) for photo_set in (a, b)]
+    for name, photo_set in zip(names, features, strict=True):
+        if photo_set.photos < 2:
+            raise NoDataError(f"{name}: {photo_set.photos} photos that can be decoded; a comparison needs 2 or more.")
+    rows = [row for feature in FEATURES if (row := _drift(feature, *features))]
+    classes, class_row = _classes(*features)
+    vectors = _embedding(embedding, features[0], features[1], seed)
     rows += [class_row] if class_row else []
     drift = max(row.drift for row in rows)
     figures = {row.name: row.drift for row in rows} | {"drift": drift}
     if vectors is not None:
         figures["embedding"] = vectors.drift
     facts = [
-        SetFacts(name, len(each), measured.photos, measured.labelled, measured.unreadable)
-        for name, each, measured in zip(names, (a, b), found, strict=True)
+        SetFacts(name, len(photo_set), measured.photos, measured.labelled, measured.unreadable)
+        for name, photo_set, measured in zip(names, (a, b), features, strict=True)
     ]
     return Comparison(facts[0], facts[1], tuple(rows), classes, vectors, drift, _exceeded(figures, limits))
 
@@ -269,7 +269,7 @@ def _classes(a: Features, b: Features) -> tuple[tuple[ClassShare, ...], Drift | 
     if not a.labelled or not b.labelled:
         return (), None
     names = sorted({*a.classes, *b.classes})
-    counts = [np.array([each.classes[name] for name in names], np.float64) for each in (a, b)]
+    counts = [np.array([features.classes[name] for name in names], np.float64) for features in (a, b)]
     parts = [count / count.sum() for count in counts]
     p, q = ((count + _SMOOTHING) / (count + _SMOOTHING).sum() for count in counts)
     listed = tuple(ClassShare(name, float(x), float(y)) for name, x, y in zip(names, *parts, strict=True))
@@ -283,9 +283,11 @@ def _embedding(output: str, a: Features, b: Features, seed: int) -> EmbeddingDri
     if a.vectors is None or b.vectors is None:
         return None
     random = np.random.default_rng(seed)
-    left, right = (each[np.sort(random.permutation(len(each))[:_MOST_VECTORS])] for each in (a.vectors, b.vectors))
-    found, chance = mmd(left, right, seed=seed)
-    return EmbeddingDrift(output, left.shape[1], found, chance)
+    left, right = (
+        vectors[np.sort(random.permutation(len(vectors))[:_MOST_VECTORS])] for vectors in (a.vectors, b.vectors)
+    )
+    discrepancy, chance = mmd(left, right, seed=seed)
+    return EmbeddingDrift(output, left.shape[1], discrepancy, chance)
 
 
 def _spread(values: npt.NDArray[np.float64]) -> Spread:
@@ -300,5 +302,5 @@ def _histogram(
     low, high = np.quantile(joined, (0.01, 0.99))
     low, high = (low, high) if high > low else (low - 0.5, low + 0.5)
     edges = np.linspace(low, high, _DRAWN + 1)
-    heights = [np.histogram(np.clip(each, low, high), edges)[0] / len(each) for each in (a, b)]
+    heights = [np.histogram(np.clip(values, low, high), edges)[0] / len(values) for values in (a, b)]
     return tuple(edges.tolist()), (tuple(heights[0].tolist()), tuple(heights[1].tolist()))

@@ -1,4 +1,4 @@
-"""Photos as vectors: what a network makes of them."""
+"""Embed photos: compute a vector per photo with a network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Embedder"]
 
 
 class Embedder:
-    """An engine's output as a vector for each photo: the mean over all places, where the output has height and width.
+    """Computes a vector per photo from an engine's output: its mean over height and width, if it has them.
 
     Args:
         engine: Of a network that takes images.
@@ -48,8 +48,8 @@ class Embedder:
         rows = []
         with self._engine.create_context() as context:
             for arrays, count in image_batches(images, self._engine.inputs, self._form):
-                found = np.asarray(context.run(arrays)[self.output], np.float64)
-                if found.ndim < 2 or len(found) != len(next(iter(arrays.values()))):
-                    raise UsageError(f"output {self.output!r}: expected a row for each photo, found {found.shape}.")
-                rows.append(found[:count].mean(axis=tuple(range(2, found.ndim))))
+                output = np.asarray(context.run(arrays)[self.output], np.float64)
+                if output.ndim < 2 or len(output) != len(next(iter(arrays.values()))):
+                    raise UsageError(f"output {self.output!r}: expected a row for each photo, found {output.shape}.")
+                rows.append(output[:count].mean(axis=tuple(range(2, output.ndim))))
         return np.concatenate(rows) if rows else np.zeros((0, 0))

@@ -1,4 +1,4 @@
-"""What is measured of the photos of a set."""
+"""Features of photos, and their measurement on a set."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_PIXELS = 1 << 18  # of a photo, of which brightness is measured
 
 
 class Photos(Protocol):
-    """A set, as `Shards` and `PhotoSet` are."""
+    """Interface of a set of photos, such as `Shards` and `PhotoSet`."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -34,12 +34,12 @@ class Photos(Protocol):
     def __len__(self) -> int: ...
 
     def read(self, number: int, /) -> Example:
-        """A photo with its boxes."""
+        """Read a photo with its boxes."""
 
 
 @dataclass(frozen=True)
 class Feature:
-    """Something that is measured.
+    """One measured feature.
 
     Attributes:
         name: As limits have it.
@@ -69,7 +69,7 @@ FEATURES = (
 
 @dataclass(frozen=True)
 class Features:
-    """A set's measurements.
+    """All measurements of a set.
 
     Attributes:
         photos: How many were measured.
@@ -88,23 +88,25 @@ class Features:
     vectors: Values | None
 
 
-def measure_photos(photos: Photos, count: int, seed: int, embed: Embed | None, done: Callable[[], object]) -> Features:
-    """Measure so many photos of a set, drawn by the seed, or all where it has fewer.
+def measure_photos(
+    photos: Photos, count: int, seed: int, embed: Embed | None, advance: Callable[[], object]
+) -> Features:
+    """Measure ``count`` photos of a set, drawn by the seed, or all if it has fewer.
 
     Args:
         photos: The set.
         count: At most.
         seed: Of what is drawn.
         embed: Makes vectors of images.
-        done: Called for each photo.
+        advance: Called for each photo.
     """
     numbers = np.sort(np.random.default_rng(seed).permutation(len(photos))[:count]).tolist()
-    collected = _Collected(photos.classes)
+    collected = _Collector(photos.classes)
 
     def images() -> Iterator[npt.NDArray[np.uint8]]:
-        for example, image in map_ahead(lambda number: _decoded(photos, number), numbers, threads=threads_for_files()):
+        for example, image in map_ahead(lambda number: _decode(photos, number), numbers, threads=threads_for_files()):
             collected.add(example, image)
-            done()
+            advance()
             if image is not None:
                 yield image
 
@@ -117,8 +119,8 @@ def measure_photos(photos: Photos, count: int, seed: int, embed: Embed | None, d
     return collected.finish(vectors)
 
 
-class _Collected:
-    """Measurements while they come."""
+class _Collector:
+    """Measurements that are being collected."""
 
     def __init__(self, classes: tuple[str, ...]) -> None:
         self._classes, self._counts = classes, Counter[str]()
@@ -152,7 +154,7 @@ class _Collected:
         return Features(len(values["width"]), self._labelled, self._unreadable, values, self._counts, vectors)
 
 
-def _decoded(photos: Photos, number: int) -> tuple[Example, npt.NDArray[np.uint8] | None]:
+def _decode(photos: Photos, number: int) -> tuple[Example, npt.NDArray[np.uint8] | None]:
     example = photos.read(number)
     try:
         return example, decode_image(example.image, example.key)

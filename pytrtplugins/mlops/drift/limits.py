@@ -1,4 +1,4 @@
-"""Limits that a comparison is held against: ``drift=0.2``."""
+"""Limits for figures of a comparison, such as ``drift=0.2``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LARGEST = 1e6
 
 @dataclass(frozen=True)
 class Limit:
-    """What a figure may be at most.
+    """The largest allowed value of a figure.
 
     Attributes:
         figure: Its name: ``drift``, ``embedding``, or a row of the comparison.

@@ -1,4 +1,4 @@
-"""Distances between two distributions, and how large they are by chance between samples of one."""
+"""Distances between two distributions, and their size by chance between samples of one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PERMUTATIONS = 200
 
 
 def bin_edges(a: Values, b: Values) -> Values:
-    """Where bins begin: at the deciles of ``a``; a value that is frequent in ``a``, or one of few, has a bin of its own.
+    """Left edges of bins: the deciles of ``a``; frequent values of ``a`` get a bin of their own.
 
     Returns:
         What `shares` takes: a value belongs to the bin whose number is that of the edges that are not above it.
@@ -28,8 +28,8 @@ def bin_edges(a: Values, b: Values) -> Values:
     if len(values) <= _FEW:
         return np.asarray((values[1:] + values[:-1]) / 2)
     deciles = np.quantile(a, np.linspace(0, 1, _BINS + 1)[1:-1], method="inverted_cdf")
-    found, counts = np.unique(a, return_counts=True)
-    atoms = found[counts >= _ATOM * len(a)]
+    distinct, counts = np.unique(a, return_counts=True)
+    atoms = distinct[counts >= _ATOM * len(a)]
     return np.unique(np.concatenate([deciles, atoms, np.nextafter(atoms, np.inf)]))
 
 
@@ -80,7 +80,7 @@ def jensen_shannon(p: Values, q: Values) -> float:
 
 
 def mmd(a: Values, b: Values, *, seed: int = 0) -> tuple[float, float]:
-    """Squared maximum mean discrepancy of two samples of vectors, without bias, and what it is by chance.
+    """Unbiased squared maximum mean discrepancy of two samples of vectors, and its size by chance (largest of permutations).
 
     The kernel is Gaussian, as wide as the median distance of two vectors: A. Gretton et al., A kernel two-sample test, 2012, equation 3.
     It is 0 on average where both come from one distribution, and may be below. By chance: the largest of 200 permutations of both
@@ -105,5 +105,5 @@ def mmd(a: Values, b: Values, *, seed: int = 0) -> tuple[float, float]:
     within_a = ((of_a @ kernel) * of_a).sum(axis=1) / (n * (n - 1))
     within_b = (((1 - of_a) @ kernel) * (1 - of_a)).sum(axis=1) / (m * (m - 1))
     between = ((of_a @ kernel) * (1 - of_a)).sum(axis=1) / (n * m)
-    found = within_a + within_b - 2 * between
-    return float(found[0]), float(found[1:].max())
+    statistics = within_a + within_b - 2 * between
+    return float(statistics[0]), float(statistics[1:].max())

@@ -1,4 +1,4 @@
-"""A comparison of two sets as Markdown, as a page of HTML and as a chart."""
+"""Write a comparison of two sets as Markdown, as an HTML page and as a chart."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ def cells(comparison: Comparison) -> Iterator[tuple[str, ...]]:
     for row in comparison.rows:
         figures = (f"{row.psi:.3f}", f"{row.chance:.3f}", f"{row.jensen_shannon:.3f}")
         yield (row.title, _spread(row.a), _spread(row.b), *figures)
-    found = comparison.embedding
-    if found is not None:
-        title = f"vectors of {found.values} values, {found.output}: MMD²"
-        yield (title, "–", "–", f"{found.mmd:.4f}", f"{found.chance:.4f}", "–")
+    embedding = comparison.embedding
+    if embedding is not None:
+        title = f"vectors of {embedding.values} values, {embedding.output}: MMD²"
+        yield (title, "–", "–", f"{embedding.mmd:.4f}", f"{embedding.chance:.4f}", "–")
 
 
 def remarks(comparison: Comparison) -> Iterator[str]:
-    """What a reader has to know."""
-    for name, each in (("A", comparison.a), ("B", comparison.b)):
-        bad = f"; {each.unreadable:,} cannot be decoded" if each.unreadable else ""
-        measured = f"{each.measured:,} of them measured, {each.labelled:,} of those with boxes"
-        yield f"{name} is {each.name}: {each.photos:,} photos, {measured}{bad}."
+    """Remarks for the reader of a comparison."""
+    for name, summary in (("A", comparison.a), ("B", comparison.b)):
+        bad = f"; {summary.unreadable:,} cannot be decoded" if summary.unreadable else ""
+        measured = f"{summary.measured:,} of them measured, {summary.labelled:,} of those with boxes"
+        yield f"{name} is {summary.name}: {summary.photos:,} photos, {measured}{bad}."
     yield f"Drift, the largest PSI that is more than chance: {comparison.drift:.3f}."
     for over in comparison.exceeded:
         yield f"Beyond the limit: {over.figure} is {over.found:.4g}, the limit is {over.most:g}."
 
 
 def to_markdown(comparison: Comparison) -> str:
-    """The table, below it the classes and what a reader has to know."""
+    """The comparison as Markdown: table, classes and remarks."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|---|" + "---:|" * (len(COLUMNS) - 1)]
     lines += ["| " + " | ".join(row) + " |" for row in cells(comparison)]
     if comparison.classes:
@@ -61,7 +61,7 @@ def write_html(comparison: Comparison, path: str | Path) -> None:
     with drawing(*_size(comparison)) as figure:
         _draw(figure, comparison)
         chart = svg(figure)
-    beyond = {each.figure: each.most for each in comparison.exceeded}
+    beyond = {limit.figure: limit.most for limit in comparison.exceeded}
     most = beyond.get("drift", math.inf)
     marked = [row.name in beyond or row.drift > most for row in comparison.rows]
     rows = list(cells(comparison))
@@ -89,27 +89,27 @@ def draw_chart(comparison: Comparison, path: str | Path) -> None:
         save(figure, Path(path))
 
 
-def _spread(found: Spread | None) -> str:
-    return "–" if found is None else f"{found.median:.3g} ({found.p5:.3g}..{found.p95:.3g})"
+def _spread(spread: Spread | None) -> str:
+    return "–" if spread is None else f"{spread.median:.3g} ({spread.p5:.3g}..{spread.p95:.3g})"
 
 
 def _class_rows(comparison: Comparison) -> list[tuple[str, str, str]]:
     """The classes whose shares differ most."""
-    by_change = sorted(comparison.classes, key=lambda each: -abs(each.a - each.b))[:_MOST_CLASSES]
-    return [(each.name, f"{each.a:.1%}", f"{each.b:.1%}") for each in by_change]
+    by_change = sorted(comparison.classes, key=lambda share: -abs(share.a - share.b))[:_MOST_CLASSES]
+    return [(share.name, f"{share.a:.1%}", f"{share.b:.1%}") for share in by_change]
 
 
-def _drawn(comparison: Comparison) -> list[Drift]:
+def _features_to_draw(comparison: Comparison) -> list[Drift]:
     return [row for row in comparison.rows if row.edges]
 
 
 def _size(comparison: Comparison) -> tuple[float, float]:
-    down = math.ceil((len(_drawn(comparison)) + bool(comparison.classes)) / _ACROSS)
+    down = math.ceil((len(_features_to_draw(comparison)) + bool(comparison.classes)) / _ACROSS)
     return _ACROSS * _PANEL[0], down * _PANEL[1] + 0.6
 
 
 def _draw(figure: Any, comparison: Comparison) -> None:
-    rows = _drawn(comparison)
+    rows = _features_to_draw(comparison)
     count = len(rows) + bool(comparison.classes)
     panels = figure.subplots(math.ceil(count / _ACROSS), _ACROSS, squeeze=False).ravel()
     handles: list[Any] = []
@@ -133,11 +133,11 @@ def _draw(figure: Any, comparison: Comparison) -> None:
 
 
 def _draw_classes(axes: Any, comparison: Comparison) -> None:
-    shown = sorted(comparison.classes, key=lambda each: -abs(each.a - each.b))[:6]
-    for place, each in enumerate(shown):
-        axes.barh(place - 0.2, 100 * each.a, 0.36, color="C0", alpha=0.6)
-        axes.barh(place + 0.2, 100 * each.b, 0.36, color="C1", alpha=0.6)
-    axes.set_yticks(range(len(shown)), [each.name[:20] for each in shown])
+    shown = sorted(comparison.classes, key=lambda share: -abs(share.a - share.b))[:6]
+    for place, share in enumerate(shown):
+        axes.barh(place - 0.2, 100 * share.a, 0.36, color="C0", alpha=0.6)
+        axes.barh(place + 0.2, 100 * share.b, 0.36, color="C1", alpha=0.6)
+    axes.set_yticks(range(len(shown)), [share.name[:20] for share in shown])
     axes.invert_yaxis()
     row = next(row for row in comparison.rows if row.name == "classes")
     axes.set_title(f"classes, % of the boxes\nPSI {row.psi:.2f}, by chance {row.chance:.2f}", fontsize=9)

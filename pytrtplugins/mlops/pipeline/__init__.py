@@ -1,4 +1,4 @@
-"""Pipelines: steps with declared inputs and outputs, run on this machine or written for Argo Workflows."""
+"""Pipelines: steps with declared inputs and outputs, run on this machine or exported for Argo Workflows."""
 
 from .gate import Comparison, Gate, Verdict
 from .pipeline import Pipeline

@@ -1,4 +1,4 @@
-"""A person's approval of a step: given with the command, or asked for on a terminal."""
+"""Approval of a step by a person: on the command line, or on a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_approved(step: str) -> bool:
 
 
 def ask(step: Step, inputs: Mapping[str, Path]) -> bool:
-    """Ask on the terminal, with the figures of the inputs; without a terminal nobody agrees."""
+    """Ask for approval on the terminal, showing the figures of the inputs; without a terminal it is refused."""
     if not (sys.stdin and sys.stdin.isatty()):
         return False
     for path, source in inputs.items():

@@ -1,4 +1,4 @@
-"""The text of a command → its words; no shell reads it."""
+"""Split the text of a command into words, without a shell."""
 
 from __future__ import annotations
 

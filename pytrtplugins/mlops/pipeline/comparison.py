@@ -1,4 +1,4 @@
-"""What differs between two runs of a pipeline."""
+"""Compare two runs of a pipeline."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Change(Generic[_Value]):
 
     @property
     def changed(self) -> bool:
-        """Whether it differs."""
+        """Whether the two values differ."""
         return type(self.before) is not type(self.now) or self.before != self.now
 
 
 @dataclass(frozen=True)
 class RunComparison:
-    """A run beside an earlier one.
+    """The differences between a run and an earlier one.
 
     Attributes:
         before: Id of the earlier run; None: there is none.
@@ -53,7 +53,7 @@ class RunComparison:
 
 
 def compare(run: RunRecord, before: RunRecord | None) -> RunComparison:
-    """A run beside an earlier one, or beside none."""
+    """Compare a run with an earlier one, or with none."""
     return RunComparison(
         None if before is None else before.id,
         _changes({} if before is None else before.figures, run.figures),
@@ -63,18 +63,18 @@ def compare(run: RunRecord, before: RunRecord | None) -> RunComparison:
 
 
 def earlier_runs(run: RunRecord, folder: Path, most: int = 30) -> list[RunRecord]:
-    """The latest runs before one that came to their end, from the first to the last; damaged records are left out."""
-    found: list[RunRecord] = []
-    for name in reversed([each for each in run_ids(folder) if each < run.id]):
+    """The latest finished runs before one, oldest first; damaged records are left out."""
+    records: list[RunRecord] = []
+    for name in reversed([record for record in run_ids(folder) if record < run.id]):
         try:
-            each = RunRecord.load(run_path(folder, name), within=folder)
+            record = RunRecord.load(run_path(folder, name), within=folder)
         except (FormatError, OSError):
             continue
-        if each.state == "done":
-            found.append(each)
-        if len(found) == most:
+        if record.state == "done":
+            records.append(record)
+        if len(records) == most:
             break
-    return found[::-1]
+    return records[::-1]
 
 
 def _changes(before: Mapping[str, _Value], now: Mapping[str, _Value]) -> tuple[Change[_Value], ...]:

@@ -1,4 +1,4 @@
-"""Schedules as the five fields of cron, with the values that Argo Workflows takes."""
+"""Cron schedules with five fields, with the values that Argo Workflows accepts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEAP_YEAR = 2024
 
 @dataclass(frozen=True)
 class _Field:
-    """A field of cron: its numbers, and names for some of them."""
+    """One field of cron: its range, and names for some numbers."""
 
     name: str
     first: int
@@ -26,7 +26,7 @@ class _Field:
     names: Mapping[str, int] = field(default_factory=dict)
 
     def values(self, text: str) -> set[int]:
-        """The numbers that a text stands for.
+        """Parse a field into its numbers.
 
         Raises:
             ValueError: it has another form, or a number is outside.
@@ -69,7 +69,7 @@ _FIELDS = (
 
 
 def schedule_problems(text: str) -> Iterator[str]:
-    """Say what is wrong with a schedule, field by field."""
+    """Yield the problems of a schedule, field by field."""
     parts = text.split()
     if text in _MACROS:
         return
@@ -78,11 +78,11 @@ def schedule_problems(text: str) -> Iterator[str]:
         yield f'expected five fields of cron, such as "0 3 * * *"{macros}, found {shorten(text)}'
         return
     values = []
-    for each, part in zip(_FIELDS, parts, strict=True):
+    for cron_field, part in zip(_FIELDS, parts, strict=True):
         try:
-            values.append(each.values(part))
+            values.append(cron_field.values(part))
         except ValueError as error:
-            yield f"{each.name}: {error}"
+            yield f"{cron_field.name}: {error}"
     if len(values) == len(_FIELDS) and parts[4] in ("*", "?"):  # else any such day of the week runs it
         _, _, days, months, _ = values
         if min(days) > max(calendar.monthrange(_LEAP_YEAR, month)[1] for month in months):

@@ -1,4 +1,4 @@
-"""What a file says of a pipeline, and all that is wrong with it, with lines."""
+"""The parsed file of a pipeline, and its errors with line numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from ...errors import PipelineError
 from ...utils.declared import nearest
-from ...utils.placed_file import Names
+from ...utils.file_with_lines import Names
 from ...utils.text_formats import shorten
 from ...utils.yaml_file import YamlFile
 from .record import Scalar
@@ -25,7 +25,7 @@ _MOST_PROBLEMS = 100
 
 @dataclass
 class Description:
-    """What a file says, as far as it could be read.
+    """The parsed file of a pipeline, as far as it could be read.
 
     Attributes:
         file: The file.
@@ -56,13 +56,13 @@ class Description:
         self.problems[where, what.replace("\nDo: write ", " Write ")] = None
 
     def error(self, more: Sequence[Problem]) -> PipelineError:
-        """All that is wrong, line by line of the file."""
-        found = [
+        """The error with all problems, by line."""
+        problems = [
             *self.problems,
             *((self._place(names), what) for names, what in more if not (names == ("steps",) and self.problems)),
         ]
         placed = sorted(
-            dict.fromkeys((self._line(names), names, what) for names, what in found), key=lambda each: each[0]
+            dict.fromkeys((self._line(names), names, what) for names, what in problems), key=lambda problem: problem[0]
         )
         lines = [f"{self.file.path}, line {line}: {'.'.join(map(str, names))}: {what}" for line, names, what in placed]
         shown = [
@@ -78,7 +78,7 @@ class Description:
         )
 
     def _place(self, names: Names) -> Names:
-        """Where the file has what is called so in the pipeline."""
+        """The key in the file for a name of the pipeline."""
         return (
             (names[0], self.families.get(str(names[1]), names[1]), *names[2:])
             if names[:1] == ("steps",) and names[1:]
@@ -86,22 +86,22 @@ class Description:
         )
 
     def _line(self, names: Names) -> int:
-        """The line of a place, or of the nearest one around it that the file has."""
+        """The line number of a key, or of its nearest parent in the file."""
         return next((line for end in range(len(names), 0, -1) if (line := self.file.line(names[:end]))), 1)
 
 
-def check_keys(found: Description, where: Names, data: Mapping[Any, Any], known: Sequence[str]) -> None:
-    """Refuse keys that are not known."""
+def check_keys(description: Description, where: Names, data: Mapping[Any, Any], known_keys: Sequence[str]) -> None:
+    """Refuse unknown keys."""
     for key in data:
-        if key not in known:
-            found.refuse((*where, str(key)), f"is not known.{nearest(str(key), known)}")
+        if key not in known_keys:
+            description.refuse((*where, str(key)), f"is not known.{nearest(str(key), known_keys)}")
 
 
-def read_mapping(found: Description, where: Names, value: Any) -> dict[Any, Any]:
-    """Keys and values; none where it is something else, which is refused."""
+def read_mapping(description: Description, where: Names, value: Any) -> dict[Any, Any]:
+    """A mapping; anything else is refused and read as empty."""
     if isinstance(value, dict):
         return value
-    found.refuse(where, f"expected keys and values, found {shorten(value)}")
+    description.refuse(where, f"expected keys and values, found {shorten(value)}")
     return {}
 
 

@@ -1,4 +1,4 @@
-"""DVC as the engine that remembers steps: its repository without version control is the pipeline's private folder."""
+"""The cache of step outputs, on DVC: a DVC repository without version control in the pipeline's private folder."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DvcStore(Store):
     @classmethod
     @contextmanager
     def opened(cls, pipeline: Pipeline, folder: PipelineFolder) -> Iterator[DvcStore]:
-        """Write the steps for DVC and open its repository, which is the working directory until it is closed: DVC wants that.
+        """Write the steps for DVC and open its repository, which stays the working directory until the end, as DVC requires.
 
         The caller holds the folder's lock.
 
@@ -75,11 +75,11 @@ class DvcStore(Store):
                 raise StepError(f"pipeline {pipeline.name}: DVC cannot use {folder.path}: {error}") from error
             try:
                 with dvc.lock_repo(repo):
-                    made = cls(repo, pipeline, folder)
-                    made._take_shared()
-                    yield made
+                    store = cls(repo, pipeline, folder)
+                    store._take_shared()
+                    yield store
                 if pipeline.remote:
-                    made._share()
+                    store._share()
             finally:
                 repo.close()
 
@@ -87,15 +87,17 @@ class DvcStore(Store):
     def changes(self, step: Step) -> list[str] | None:
         if not self.digest(step):
             return None
-        return sorted({word for each in self._stage(step).status().values() for word in self._words(step, each)})
+        return sorted(
+            {word for change in self._stage(step).status().values() for word in self._change_texts(step, change)}
+        )
 
     @override
     def bring(self, step: Step, *, force: bool, environment: Mapping[str, str]) -> Outcome:
         with _environment(environment):
             before, stage = self._folder.attempt(step.name), self._stage(step)
             try:
-                made = stage.reproduce(force=force, pull=bool(self._pipeline.remote), run_cache=step.restorable)
-                if made:
+                has_outputs = stage.reproduce(force=force, pull=bool(self._pipeline.remote), run_cache=step.restorable)
+                if has_outputs:
                     stage.dump(update_pipeline=False)
             except self._errors.DvcException as error:
                 if self._folder.attempt(step.name) == before or self._done(step):
@@ -104,30 +106,30 @@ class DvcStore(Store):
                     ) from error  # not the step, but DVC
                 return "failed"
             ran = self._folder.attempt(step.name) != before
-        return "ran" if ran else "restored" if made else "unchanged"
+        return "ran" if ran else "restored" if has_outputs else "unchanged"
 
     @override
     def digest(self, step: Step) -> str:
-        found = [(out.def_path, out.hash_info.value) for out in self._stage(step).outs if out.hash_info]
-        if not found:
+        hashes = [(out.def_path, out.hash_info.value) for out in self._stage(step).outs if out.hash_info]
+        if not hashes:
             return ""
-        return str(found[0][1]) if len(found) == 1 else hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
+        return str(hashes[0][1]) if len(hashes) == 1 else hashlib.sha256(repr(sorted(hashes)).encode()).hexdigest()
 
     def _take_shared(self) -> None:
-        """Take what others know of runs, if the pipeline has a place for that; outputs follow when they are needed."""
+        """Fetch the run cache of the pipeline's remote, if it has one; outputs are fetched when they are needed."""
         if self._pipeline.remote:
             try:
                 self._repo.stage_cache.pull(_REMOTE)
             except Exception as error:  # of whichever storage
-                raise self._refused(error) from error
+                raise self._step_error(error) from error
 
     def _share(self) -> None:
         try:
             self._repo.push(remote=_REMOTE, run_cache=True)
         except Exception as error:  # of whichever storage
-            raise self._refused(error) from error
+            raise self._step_error(error) from error
 
-    def _refused(self, error: Exception) -> StepError:
+    def _step_error(self, error: Exception) -> StepError:
         what = f"pipeline {self._pipeline.name}: the remote {self._pipeline.remote} cannot be used: {_causes(error)}"
         return StepError(f"{what}\nDo: correct `remote`, or install DVC's package for it, such as dvc-s3")
 
@@ -139,22 +141,22 @@ class DvcStore(Store):
         return self._stages[step.name]
 
     def _known_key(self, step: Step) -> dict[str, Any]:
-        """What the outputs depended on besides inputs when they were made."""
-        for each in self._stage(step).deps:
-            if each.def_path == "params.json" and isinstance(each.hash_info.value, dict):
-                found = each.hash_info.value.get(step.name)
-                return found if isinstance(found, dict) else {}
+        """The key that the existing outputs depend on, besides inputs."""
+        for dependency in self._stage(step).deps:
+            if dependency.def_path == "params.json" and isinstance(dependency.hash_info.value, dict):
+                key = dependency.hash_info.value.get(step.name)
+                return key if isinstance(key, dict) else {}
         return {}
 
-    def _words(self, step: Step, found: Any) -> Iterator[str]:
-        """What DVC says of a stage, in words."""
-        for each in found:
-            if isinstance(each, str):  # "changed command"
+    def _change_texts(self, step: Step, changes: Any) -> Iterator[str]:
+        """DVC's status of a stage, in words."""
+        for change in changes:
+            if isinstance(change, str):  # "changed command"
                 yield "what it runs"
                 continue
-            for kind, changed in each.items():
+            for kind, changed in change.items():
                 for path, how in changed.items():
-                    name = _shown(path, self._folder)
+                    name = _user_path(path, self._folder)
                     if path == "params.json":
                         yield from changed_keys(self._known_key(step), step_key(step))
                     elif kind == "changed outs":
@@ -178,8 +180,8 @@ def _write(pipeline: Pipeline, folder: PipelineFolder) -> None:
     lock = folder.path / "dvc.lock"
     with contextlib.suppress(FileNotFoundError):
         try:
-            kept = read_yaml(lock, within=folder.root)
-            if not isinstance(kept, dict) or not isinstance(kept.get("stages"), dict):
+            lock_data = read_yaml(lock, within=folder.root)
+            if not isinstance(lock_data, dict) or not isinstance(lock_data.get("stages"), dict):
                 raise FormatError(f"{lock}: no stages")
         except FormatError:
             lock.unlink()  # half written; the cache of runs knows the rest
@@ -192,8 +194,8 @@ def _stage(pipeline: Pipeline, folder: PipelineFolder, step: Step) -> dict[str, 
             deps.append(f"files/{path}")
         else:
             deps += (
-                each if os.path.isabs(path) else os.path.relpath(each, folder.path)
-                for each in _own_files(folder.base / path)
+                own_file if os.path.isabs(path) else os.path.relpath(own_file, folder.path)
+                for own_file in _own_files(folder.base / path)
             )
     return {
         "cmd": f"{_COMMAND} {step.name}",
@@ -204,15 +206,15 @@ def _stage(pipeline: Pipeline, folder: PipelineFolder, step: Step) -> dict[str, 
 
 
 def _own_files(path: Path) -> list[str]:
-    """What stands for an input of the user: itself; or, of a folder with Python's code, all files but those that Python keeps there."""
+    """Files of a user's input: itself; for a folder with Python code, all files except Python's caches."""
     if not path.is_dir() or not any(path.glob("*.py")):
         return [str(path)]
-    files = (each for each in path.rglob("*") if each.is_file() and "__pycache__" not in each.parts)
+    files = (file for file in path.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
     return sorted(map(str, files))
 
 
-def _shown(path: str, folder: PipelineFolder) -> str:
-    """A path as the user has it; DVC's are relative to its repository."""
+def _user_path(path: str, folder: PipelineFolder) -> str:
+    """A path as the user wrote it; DVC's are relative to its repository."""
     full = Path(os.path.normpath(folder.path / path))
     for root in (folder.stored(""), folder.base):
         if full.is_relative_to(root):

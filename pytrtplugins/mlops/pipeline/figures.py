@@ -1,4 +1,4 @@
-"""Figures that a step measured: the numbers in a JSON file."""
+"""Read figures of a step: the numbers in a JSON file."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def read_figures(path: str | Path, name: str = "", *, within: str | Path | None 
         OSError: it cannot be read.
     """
     name = name or str(path)
-    found = parse_json(read_regular(path, MAX_BYTES, within=within), name, allow_nan=True)
-    if isinstance(found, dict) and found.keys() == _COMMANDS:
-        found = found["result"]
+    data = parse_json(read_regular(path, MAX_BYTES, within=within), name, allow_nan=True)
+    if isinstance(data, dict) and data.keys() == _COMMANDS:
+        data = data["result"]
     figures: dict[str, float] = {}
-    for key, value in named_numbers(found):
+    for key, value in named_numbers(data):
         figures[key] = value
         if len(figures) > _MOST:
             raise FormatError(f"{name}: expected at most {_MOST:,} figures.", path=path)
@@ -42,7 +42,7 @@ def read_figures(path: str | Path, name: str = "", *, within: str | Path | None 
 
 
 def look_up(figures: Mapping[str, float], name: str) -> list[str]:
-    """The keys that a name means: itself; or those that end with it behind a dot; or those that add a unit, as ``p99`` and ``p99_ms``."""
+    """Keys that a name matches: exactly; or as the part after a dot; or with a unit appended, such as ``p99`` for ``p99_ms``."""
     if name in figures:
         return [name]
     ends = [key for key in figures if key.endswith(f".{name}")]

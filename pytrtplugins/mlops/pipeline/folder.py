@@ -1,4 +1,4 @@
-"""The private folder of a pipeline: ``.pytrt/pipelines/NAME`` in the folder that its paths are relative to."""
+"""The private folder of a pipeline, ``.pytrt/pipelines/NAME``, below the folder that its paths are relative to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOCK, _PLAN, _KEYS = "lock", "plan.json", "params.json"
 
 @dataclass(frozen=True)
 class Attempt:
-    """What the last start of a step came to.
+    """The outcome of a step's last start.
 
     Attributes:
         run: The run that started it.
@@ -53,7 +53,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class PipelineFolder:
-    """Where a pipeline's outputs, logs and records are kept.
+    """The folder of a pipeline's outputs, logs and records.
 
     Attributes:
         path: The folder.
@@ -65,7 +65,7 @@ class PipelineFolder:
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> PipelineFolder:
-        """The folder of a pipeline, which may not exist yet."""
+        """The folder of a pipeline; it need not exist."""
         base = Path(os.path.abspath(pipeline.folder))
         return cls(base / _PARENTS / pipeline.name, base)
 
@@ -93,7 +93,7 @@ class PipelineFolder:
             write_atomic(ignore, b"*\n", within=self.root)
 
     def check(self) -> None:
-        """Require that the folder holds folders and regular files alone, before DVC opens them and what is left over is removed.
+        """Require that the folder has only folders and regular files, before DVC opens them and leftovers are removed.
 
         Raises:
             StepError: there is a link, a FIFO, a device or a socket; ``.path`` says which.
@@ -103,7 +103,7 @@ class PipelineFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs of this pipeline out while the block runs; the system frees the lock of a process that was killed.
+        """Lock out other runs of this pipeline during the block; the system frees the lock of a killed process.
 
         Raises:
             StepError: another process runs the pipeline.
@@ -125,7 +125,7 @@ class PipelineFolder:
     # --- paths ---------------------------------------------------------------------------------------------------------
 
     def stored(self, path: str) -> Path:
-        """Where an output is kept."""
+        """Path at which an output is stored."""
         return self.path / "files" / path
 
     def log(self, run: str, step: str) -> Path:
@@ -134,42 +134,42 @@ class PipelineFolder:
 
     @property
     def work(self) -> Path:
-        """Where the folders are that steps run in."""
+        """Parent of the folders in which steps run."""
         return self.path / _WORK
 
     @property
     def pycache(self) -> Path:
-        """Where Python keeps the bytecode of steps: not beside sources, which are inputs."""
+        """Folder of Python's bytecode: not next to sources, which are inputs."""
         return self.path / _PYCACHE
 
     # --- what the wrapper reads ----------------------------------------------------------------------------------------
 
     def write_plan(self, pipeline: Pipeline) -> None:
-        """Write the steps for `read_step`, and the keys of what each depends on besides its inputs.
+        """Write the steps for `read_step`, and the key of each, on which its outputs depend besides inputs.
 
         Raises:
             OSError: the disk is full, or the folder cannot be written.
         """
         steps = [*pipeline.steps, *([pipeline.on_exit] if pipeline.on_exit else [])]
-        made = {step.name: [path for path in step.inputs if pipeline.maker(path)] for step in steps}
-        self._write(_PLAN, {step.name: {"step": asdict(step), "made": made[step.name]} for step in steps})
+        made_inputs = {step.name: [path for path in step.inputs if pipeline.maker(path)] for step in steps}
+        self._write(_PLAN, {step.name: {"step": asdict(step), "made": made_inputs[step.name]} for step in steps})
         self._write(_KEYS, {step.name: step_key(step) for step in pipeline.steps})
 
     def read_step(self, name: str) -> tuple[Step, dict[str, Path]]:
-        """A step, and where each of its inputs is.
+        """A step, and the path of each of its inputs.
 
         Raises:
             PipelineError: the plan is of another version.
         """
         try:
-            found = self._read(_PLAN)[name]
-            raw = found["step"]
+            entry = self._read(_PLAN)[name]
+            raw = entry["step"]
             for key, value in raw.items():
                 raw[key] = tuple(value) if isinstance(value, list) else value
             step = Step(**{**raw, "resources": Resources(**raw["resources"]), "retry": Retry(**raw["retry"])})
         except (KeyError, TypeError) as error:
             raise PipelineError(f"{self.path / _PLAN}: no such step as {name}.\nDo: run the pipeline again") from error
-        return step, {path: self.stored(path) if path in found["made"] else self.base / path for path in step.inputs}
+        return step, {path: self.stored(path) if path in entry["made"] else self.base / path for path in step.inputs}
 
     # --- attempts ------------------------------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class PipelineFolder:
         self._write(f"attempts/{step}.json", asdict(attempt))
 
     def attempt(self, step: str) -> Attempt | None:
-        """What the last start of a step came to; None: it was never started, or what was noted is damaged."""
+        """The outcome of a step's last start; None if it never started, or its record is damaged."""
         with contextlib.suppress(OSError, FormatError, TypeError):
             return Attempt(**self._read(f"attempts/{step}.json"))
         return None
@@ -197,7 +197,7 @@ class PipelineFolder:
         self.put(self.path / name, text)
 
     def put(self, path: Path, text: bytes) -> None:
-        """Write a file of the folder, unless it is there with these contents: its time stays then."""
+        """Write a file of the folder, unless its contents are already these: then its time stays."""
         with contextlib.suppress(FileNotFoundError, FormatError):
             if read_regular(path, MAX_BYTES, within=self.root) == text:
                 return
@@ -205,7 +205,7 @@ class PipelineFolder:
 
 
 def step_key(step: Step) -> dict[str, Any]:
-    """What outputs depend on besides inputs; values of secrets are not among it."""
+    """The key that outputs depend on besides inputs; it excludes values of secrets."""
     return {
         "argv": list(step.argv()),
         "stdout": step.stdout,
@@ -216,16 +216,16 @@ def step_key(step: Step) -> dict[str, Any]:
 
 
 def changed_keys(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """What differs between two keys of a step, in words."""
+    """Yield the differences between two keys of a step, in words."""
     if before.get("pytrtplugins") != now["pytrtplugins"]:
         yield f"pytrtplugins {before.get('pytrtplugins')}, now {now['pytrtplugins']}"
-    found = False
+    has_changes = False
     for kind, word in (("parameters", "parameter"), ("environment", "variable")):
         old = before.get(kind)
         old = old if isinstance(old, dict) else {}
         for name in sorted(old.keys() | now[kind].keys()):
             if old.get(name) != now[kind].get(name):
-                found = True
+                has_changes = True
                 yield f"{word} {name}"
-    if not found and (before.get("argv"), before.get("stdout")) != (now["argv"], now["stdout"]):
+    if not has_changes and (before.get("argv"), before.get("stdout")) != (now["argv"], now["stdout"]):
         yield "what it runs"

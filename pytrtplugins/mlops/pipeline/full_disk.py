@@ -1,4 +1,4 @@
-"""Whether something failed since the disk is full, and what to say then."""
+"""Recognize errors caused by a full disk, and explain them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FULL = 1 << 20  # bytes that are left on a disk that is called full
 
 
 def is_disk_full(error: BaseException | None, path: Path) -> bool:
-    """Whether an error, or one behind it, came of a full disk; or the disk of a path is full."""
+    """Whether an error, or one of its causes, reports a full disk; or the disk of a path is full."""
     while error is not None:
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
             return True

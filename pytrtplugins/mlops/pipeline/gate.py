@@ -1,4 +1,4 @@
-"""What figures must hold for a pipeline to go on, in words: ``mAP50 within 0.005 of served and p99 below 20 ms``."""
+"""Parse and evaluate gates, conditions on figures: ``mAP50 within 0.005 of served and p99 below 20 ms``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LONGEST, _DEEPEST, _LONGEST_LIST = 2000, 32, 600
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison of a gate, with the figures that it met.
+    """One comparison of a gate, with its figures.
 
     Attributes:
         text: As the gate has it.
@@ -58,7 +58,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a gate found.
+    """The result of a gate.
 
     Attributes:
         passes: Whether the pipeline goes on.
@@ -71,7 +71,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class _Value:
-    """A number, with its unit and how messages show it."""
+    """A number with its unit and its text for messages."""
 
     number: float
     unit: str | None
@@ -85,7 +85,7 @@ _Computed = Callable[[Figures, str], _Value]
 
 
 class Gate:
-    """A condition on figures that was read.
+    """A parsed condition on figures.
 
     ``and``, ``or``, ``not`` and parentheses join comparisons: ``A < B`` (or ``<=``, ``>``, ``>=``, ``==``, ``!=``, ``below``,
     ``above``, ``at least``, ``at most``, ``is``) and ``A within D of B``. Values are numbers, with a unit or ``%`` where
@@ -134,17 +134,18 @@ class Gate:
         return self._tokens[where][1] if where < len(self._tokens) else ""
 
     def _take(self, *texts: str) -> str:
-        found = self._peek()
-        if found not in texts or not found:
+        """Take the next token if it is one of these; else an empty text."""
+        token = self._peek()
+        if token not in texts or not token:
             return ""
         self._next += 1
-        return found
+        return token
 
     def _refuse(self, expected: str) -> NoReturn:
         where = self._tokens[self._next][2] if self._peek() else len(self.text)
-        found = shorten(self._peek()) if self._peek() else "the end"
+        actual = shorten(self._peek()) if self._peek() else "the end"
         raise PipelineError(
-            f"expected {expected} at character {where + 1}, found {found}, in {shorten(self.text, 200)}"
+            f"expected {expected} at character {where + 1}, found {actual}, in {shorten(self.text, 200)}"
         )
 
     def _either(self) -> _Evaluated:
@@ -165,15 +166,15 @@ class Gate:
             self._refuse(f"at most {_DEEPEST} levels")
         if self._take("not"):
             inner = self._one()
-            made: _Evaluated = lambda figures, said: not inner(figures, said)  # noqa: E731
+            condition: _Evaluated = lambda figures, said: not inner(figures, said)  # noqa: E731
         elif self._take("("):
-            made = self._either()
+            condition = self._either()
             if not self._take(")"):
                 self._refuse("')'")
         else:
-            made = self._comparison()
+            condition = self._comparison()
         self._depth -= 1
-        return made
+        return condition
 
     def _comparison(self) -> _Evaluated:
         begin = self._next
@@ -183,8 +184,8 @@ class Gate:
             if not self._take("of"):
                 self._refuse("'of'")
             right = self._sum()
-            return self._made(begin, left, right, "within", margin)
-        return self._made(begin, left, right=None, sign=self._sign(), margin=None)
+            return self._evaluator(begin, left, right, "within", margin)
+        return self._evaluator(begin, left, right=None, sign=self._sign(), margin=None)
 
     def _sign(self) -> str:
         if sign := self._take(*_SIGNS):
@@ -195,38 +196,39 @@ class Gate:
                 return sign
         self._refuse("a comparison, such as < or 'below' or 'within'")
 
-    def _made(
+    def _evaluator(
         self, begin: int, left: _Computed, right: _Computed | None, sign: str, margin: _Computed | None
     ) -> _Evaluated:
         right = right or self._sum()
         end = self._tokens[self._next][2] if self._peek() else len(self.text)
         text = self.text[self._tokens[begin][2] : end].strip()
 
-        def evaluated(figures: Figures, said: list[Comparison]) -> bool:
+        def evaluated(figures: Figures, comparisons: list[Comparison]) -> bool:
             a = left(figures, "")
             b = right(figures, a.key)
-            number = _in_unit_of(b, a)
+            number = _convert_unit(b, a)
             if margin is None:
-                holds, found = _SIGNS[sign](a.number, number), f"{a.text} {sign} {b.text}"
+                holds, text_found = _SIGNS[sign](a.number, number), f"{a.text} {sign} {b.text}"
             else:
                 distance = abs(a.number - number)
-                holds = distance <= _in_unit_of(margin(figures, a.key), a)
-                found = f"{a.text} differs from {b.text} by {distance:.6g}"
-            said.append(Comparison(text, found, holds))
+                holds = distance <= _convert_unit(margin(figures, a.key), a)
+                text_found = f"{a.text} differs from {b.text} by {distance:.6g}"
+            comparisons.append(Comparison(text, text_found, holds))
             return holds
 
         return evaluated
 
     def _sum(self) -> _Computed:
-        return self._joined(_SUMS, lambda: self._joined(_PRODUCTS, self._atom))
+        return self._chain(_SUMS, lambda: self._chain(_PRODUCTS, self._atom))
 
-    def _joined(self, signs: Mapping[str, Callable[[float, float], float]], part: Callable[[], _Computed]) -> _Computed:
+    def _chain(self, signs: Mapping[str, Callable[[float, float], float]], part: Callable[[], _Computed]) -> _Computed:
         left = part()
         while sign := self._take(*signs):
-            left = _joined(left, part(), sign, signs[sign])
+            left = _combine(left, part(), sign, signs[sign])
         return left
 
     def _atom(self) -> _Computed:
+        """Parse a number or the name of a figure."""
         kind = self._tokens[self._next][0] if self._peek() else ""
         token = self._peek()
         if kind == "number":
@@ -241,48 +243,52 @@ class Gate:
         self._refuse("a number or a figure")
 
 
-def _joined(left: _Computed, right: _Computed, sign: str, join: Callable[[float, float], float]) -> _Computed:
+def _combine(left: _Computed, right: _Computed, sign: str, join: Callable[[float, float], float]) -> _Computed:
     def computed(figures: Figures, same: str) -> _Value:
         a, b = left(figures, same), right(figures, same)
         text = f"{a.text} {sign} {b.text}"
         if sign in _SUMS:
-            return _Value(join(a.number, _in_unit_of(b, a)), a.unit or b.unit, text)
+            return _Value(join(a.number, _convert_unit(b, a)), a.unit or b.unit, text)
         if a.unit and b.unit and sign == "*":
             raise PipelineError(f"{text}: two units cannot be multiplied")
         if sign == "/" and not b.number:
             raise PipelineError(f"{text}: division by zero")
         if sign == "/" and b.unit:
-            return _Value(a.number / _in_unit_of(b, a), None, text)
+            return _Value(a.number / _convert_unit(b, a), None, text)
         return _Value(join(a.number, b.number), a.unit or b.unit, text)
 
     return computed
 
 
 def _figure(figures: Figures, name: str, same: str) -> _Value:
-    """The figure that a name means; ``same`` is what a file's name alone stands for."""
-    files = [each for each in figures if name.startswith(f"{each}.") or (name == each and same)]
-    file = max(files, key=len) if files else next((each for each in figures if look_up(figures[each], name)), "")
+    """The figure that a name refers to; ``same`` is used if the name is that of a file alone."""
+    files = [file_name for file_name in figures if name.startswith(f"{file_name}.") or (name == file_name and same)]
+    file = (
+        max(files, key=len)
+        if files
+        else next((file_name for file_name in figures if look_up(figures[file_name], name)), "")
+    )
     names = ((name[len(file) + 1 :],) if name != file else (same, same.rpartition(".")[2])) if files else (name,)
-    keys = next((keys for each in names if file and (keys := look_up(figures[file], each))), [])
+    keys = next((keys for file_name in names if file and (keys := look_up(figures[file], file_name))), [])
     if len(keys) != 1:
-        known = ", ".join(f"{each}.{key}" for each in figures for key in figures[each])
-        known = known if len(known) < _LONGEST_LIST else f"{known[:_LONGEST_LIST]} ..."
-        what = f"may mean {', '.join(keys[:8])}" if keys else f"is not among the figures: {known}"
+        known_figures = ", ".join(f"{file_name}.{key}" for file_name in figures for key in figures[file_name])
+        known_figures = known_figures if len(known_figures) < _LONGEST_LIST else f"{known_figures[:_LONGEST_LIST]} ..."
+        what = f"may mean {', '.join(keys[:8])}" if keys else f"is not among the figures: {known_figures}"
         raise PipelineError(f"{name} {what}")
     number, key = figures[file][keys[0]], keys[0]
     unit = _SUFFIXES.get(key.rpartition("_")[2].lower()) if "_" in key else None
     return _Value(number, unit, f"{file}.{key} {number:.6g}", key)
 
 
-def _in_unit_of(value: _Value, other: _Value) -> float:
-    """A number in another's unit: a constant without one has the other's."""
+def _convert_unit(value: _Value, other: _Value) -> float:
+    """Convert a number to another's unit: a constant without a unit has the other's."""
     if value.unit == other.unit:
         return value.number
     if value.unit is None or other.unit is None:
-        bare, known = (value, other) if value.unit is None else (other, value)
+        bare, with_unit = (value, other) if value.unit is None else (other, value)
         if not bare.constant:
             raise PipelineError(
-                f"{bare.text} has no unit in its name, such as _ms: it cannot be compared with {known.text}"
+                f"{bare.text} has no unit in its name, such as _ms: it cannot be compared with {with_unit.text}"
             )
         return value.number
     (kind, size), (other_kind, other_size) = _UNITS[value.unit], _UNITS[other.unit]

@@ -1,4 +1,4 @@
-"""What a step asks of a machine, and what this one has."""
+"""Compare the resources of a step with those of this machine."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 def check_machine(step: Step) -> None:
-    """Compare what a step needs with this machine.
+    """Check that this machine has the resources that a step needs.
 
     Raises:
         StepError: there are fewer cores or GPUs, or there is less memory; or a secret is not set.
     """
-    wanted = step.resources
-    if wanted.cpu is not None and math.ceil(wanted.cpu) > (cores := len(_cores())):
+    needs = step.resources
+    if needs.cpu is not None and math.ceil(needs.cpu) > (cores := len(_cores())):
         _refuse(
             step,
-            f"needs {wanted.cpu:g} cores; this machine has {cores}",
+            f"needs {needs.cpu:g} cores; this machine has {cores}",
             "lower resources.cpu, or use a larger machine",
         )
-    if wanted.memory is not None and wanted.memory > (memory := _memory()):
-        what = f"needs {wanted.memory / 2**30:.1f} GiB of memory; this machine has {memory / 2**30:.1f} GiB"
+    if needs.memory is not None and needs.memory > (memory := _memory()):
+        what = f"needs {needs.memory / 2**30:.1f} GiB of memory; this machine has {memory / 2**30:.1f} GiB"
         _refuse(step, what, "lower resources.memory, or use a larger machine")
-    if wanted.gpu > len(gpus := _visible_gpus()):
-        what = f"needs {wanted.gpu} GPU{'s' if wanted.gpu > 1 else ''}; this machine has {len(gpus)}"
+    if needs.gpu > len(gpus := _visible_gpus()):
+        what = f"needs {needs.gpu} GPU{'s' if needs.gpu > 1 else ''}; this machine has {len(gpus)}"
         _refuse(step, what, "set resources.gpu to what is there, or run this step on a machine with GPUs")
     for name in step.secrets:
         if not os.environ.get(name):
@@ -41,15 +41,15 @@ def check_machine(step: Step) -> None:
 
 
 def limited_environment(step: Step, environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables for a step: threads for its cores, and the GPUs that it asked for, or none."""
-    made = {**environment, _GPUS: ",".join(_visible_gpus()[: step.resources.gpu])}
+    """Environment variables of a step: thread counts for its cores, and its GPUs, or none."""
+    variables = {**environment, _GPUS: ",".join(_visible_gpus()[: step.resources.gpu])}
     if step.resources.cpu is not None:
-        made |= dict.fromkeys(_THREADS, str(math.ceil(step.resources.cpu)))
-    return made
+        variables |= dict.fromkeys(_THREADS, str(math.ceil(step.resources.cpu)))
+    return variables
 
 
 def use_cores(step: Step) -> None:
-    """Keep this process and its children to as many cores as a step asked for."""
+    """Limit this process and its children to as many cores as a step needs."""
     if step.resources.cpu is not None and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(_cores())[: math.ceil(step.resources.cpu)])
 
@@ -65,9 +65,9 @@ def _memory() -> int:
 def _visible_gpus() -> list[str]:
     """The GPUs that programs here may use, as CUDA_VISIBLE_DEVICES names them."""
     if (text := os.environ.get(_GPUS)) is not None:
-        return [each for each in text.split(",") if each and each != "-1"]
-    found = [path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*")]
-    return sorted(found, key=int)
+        return [gpu for gpu in text.split(",") if gpu and gpu != "-1"]
+    devices = [path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*")]
+    return sorted(devices, key=int)
 
 
 def _refuse(step: Step, what: str, do: str) -> None:

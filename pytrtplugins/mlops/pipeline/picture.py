@@ -1,4 +1,4 @@
-"""A pipeline as a picture: its steps from above to below, in the colours of their states."""
+"""Draw a pipeline as a picture, with its steps from top to bottom in the colours of their states."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FIGURES = 2  # that a box shows
 
 
 def draw_pipeline(pipeline: Pipeline, states: Sequence[StepState], path: Path) -> None:
-    """Draw the steps, arrows from each to those that take its outputs, and what each came to.
+    """Draw the steps with their states, and arrows from each to those that read its outputs.
 
     An arrow that a way of several others implies is left out.
 
@@ -56,41 +56,41 @@ def draw_pipeline(pipeline: Pipeline, states: Sequence[StepState], path: Path) -
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(0, height))
         axes.axis("off")
         for name, needed in graph.items():
-            for other in _next(needed, graph):
+            for other in _direct_predecessors(needed, graph):
                 _arrow(axes, places[other], places[name], bend=depth_of[name] - depth_of[other] > 1)
         for name, (left, bottom) in places.items():
             _box(axes, left, bottom, states_of[name])
-        known = [state for state in _COLOURS if any(each.state == state for each in states)]
-        for number, state in enumerate(known):
+        shown_states = [state for state in _COLOURS if any(step_state.state == state for step_state in states)]
+        for number, state in enumerate(shown_states):
             axes.text(0.12 + 1.1 * number, 0.12, f"■ {state}", color=_COLOURS[state], fontsize=8, va="center")
         save(figure, path)
 
 
 def _rows(graph: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
-    """Steps by the longest way to them; in a row in the order of those above, so that few arrows cross."""
+    """Rows of steps by the longest path to them, ordered by the steps above, so that few arrows cross."""
     depth: dict[str, int] = {}
     for name, needed in graph.items():  # each after those that it needs
-        depth[name] = max((depth[each] + 1 for each in needed), default=0)
+        depth[name] = max((depth[predecessor] + 1 for predecessor in needed), default=0)
     rows: list[list[str]] = [[] for _ in range(max(depth.values()) + 1)]
     place: dict[str, float] = {}
     for name in sorted(graph, key=depth.__getitem__):
         rows[depth[name]].append(name)
     for row in rows:
-        row.sort(key=lambda name: sum(place[each] for each in graph[name]) / max(1, len(graph[name])))
+        row.sort(key=lambda name: sum(place[predecessor] for predecessor in graph[name]) / max(1, len(graph[name])))
         place |= {name: (number + 0.5) / len(row) for number, name in enumerate(row)}
     return rows
 
 
-def _next(needed: tuple[str, ...], graph: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Of the steps that one needs, those that no other of them needs."""
+def _direct_predecessors(needed: tuple[str, ...], graph: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """The direct predecessors of a step: those that no other predecessor needs."""
     implied: set[str] = set()
-    waiting = [each for other in needed for each in graph[other]]
+    waiting = [predecessor for other in needed for predecessor in graph[other]]
     while waiting:
-        each = waiting.pop()
-        if each not in implied:
-            implied.add(each)
-            waiting += graph[each]
-    return [each for each in needed if each not in implied]
+        predecessor = waiting.pop()
+        if predecessor not in implied:
+            implied.add(predecessor)
+            waiting += graph[predecessor]
+    return [predecessor for predecessor in needed if predecessor not in implied]
 
 
 def _arrow(axes: Any, begin: tuple[float, float], end: tuple[float, float], *, bend: bool) -> None:

@@ -27,7 +27,7 @@ _MOST_STEPS = 1000
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Steps with declared inputs and outputs; they are sorted so that each comes after those whose outputs it takes.
+    """Steps with declared inputs and outputs, sorted so that each comes after those whose outputs it reads.
 
     Attributes:
         name: Lower-case letters, digits and dashes.
@@ -51,11 +51,11 @@ class Pipeline:
         if problems := tuple(_problems(self)):
             text = "\n".join(f"  {'.'.join(map(str, where))}: {what}" for where, what in problems)
             raise PipelineError(f"pipeline {shorten(self.name)}:\n{text}", problems=problems)
-        object.__setattr__(self, "steps", _sorted(self.steps))
+        object.__setattr__(self, "steps", _sort_steps(self.steps))
 
     @classmethod
     def load(cls, source: str | Path, values: Mapping[str, str] | None = None) -> Pipeline:
-        """Read ``pipeline.yaml``, or take the object ``module:pipeline``.
+        """Read ``pipeline.yaml``, or import the object ``module:pipeline``.
 
         Args:
             source: A file .yaml or .yml; or a module, or a Python file, and a name in it, which may also be a function of the parameters.
@@ -75,59 +75,65 @@ class Pipeline:
             raise UsageError(
                 f"pipeline {shorten(text)}: expected a file .yaml, or module:pipeline.\nDo: pytrt pipeline check pipeline.yaml"
             )
-        found = getattr(import_user_module(module), name, None)
-        made = found(**(values or {})) if callable(found) and not isinstance(found, type) else found
-        if not isinstance(made, cls):
-            raise UsageError(f"{text}: expected a Pipeline, or a function that gives one, found {shorten(made)}")
-        if values and made is found:
+        attribute = getattr(import_user_module(module), name, None)
+        pipeline = attribute(**(values or {})) if callable(attribute) and not isinstance(attribute, type) else attribute
+        if not isinstance(pipeline, cls):
+            raise UsageError(f"{text}: expected a Pipeline, or a function that gives one, found {shorten(pipeline)}")
+        if values and pipeline is attribute:
             raise UsageError(
                 f"{text} is an object and takes no parameters.\nDo: write a function of them that gives the pipeline"
             )
-        return made
+        return pipeline
 
     @classmethod
     def _read(cls, path: Path, values: Mapping[str, str]) -> Pipeline:
-        found = read_description(path, values)
+        description = read_description(path, values)
         try:
-            made = cls(
-                found.name, found.steps, found.parameters, found.schedule, found.on_exit, found.remote, found.folder
+            pipeline = cls(
+                description.name,
+                description.steps,
+                description.parameters,
+                description.schedule,
+                description.on_exit,
+                description.remote,
+                description.folder,
             )
         except PipelineError as error:
-            raise found.error(cast("tuple[Problem, ...]", error.problems)) from None
-        if found.problems:
-            raise found.error(())
-        return made
+            raise description.error(cast("tuple[Problem, ...]", error.problems)) from None
+        if description.problems:
+            raise description.error(())
+        return pipeline
 
     def step(self, name: str) -> Step:
-        """The step of a name.
+        """The step with this name.
 
         Raises:
             UsageError: there is none.
         """
-        for each in self.steps:
-            if each.name == name:
-                return each
+        for candidate in self.steps:
+            if candidate.name == name:
+                return candidate
         raise UsageError(
-            f"pipeline {self.name} has no step {shorten(name)}.{nearest(name, [each.name for each in self.steps])}"
+            f"pipeline {self.name} has no step {shorten(name)}.{nearest(name, [candidate.name for candidate in self.steps])}"
         )
 
     def graph(self) -> dict[str, tuple[str, ...]]:
-        """For each step, in the order of `steps`, the names of those whose outputs it takes."""
-        return {name: tuple(sorted(needed)) for name, needed in _needed(self.steps).items()}
+        """For each step, in the order of `steps`, the names of the steps whose outputs it reads."""
+        return {name: tuple(sorted(needed)) for name, needed in _predecessors(self.steps).items()}
 
     def maker(self, path: str) -> Step | None:
-        """The step that makes a file or a folder, or the folder that it is in; None: it is the user's."""
-        return next((self._makers[each] for each in (path, *folders_of(path)) if each in self._makers), None)
+        """The step that makes a file or a folder, or a folder around it; None if it is the user's."""
+        return next((self._makers[place] for place in (path, *folders_of(path)) if place in self._makers), None)
 
     @cached_property
     def _makers(self) -> dict[str, Step]:
         return {output: step for step in self.steps for output in step.outputs}
 
 
-def _needed(steps: Iterable[Step]) -> dict[str, set[str]]:
+def _predecessors(steps: Iterable[Step]) -> dict[str, set[str]]:
     makers = {output: step.name for step in steps for output in step.outputs}
     return {
-        step.name: {makers[each] for path in step.inputs for each in (path, *folders_of(path)) if each in makers}
+        step.name: {makers[place] for path in step.inputs for place in (path, *folders_of(path)) if place in makers}
         for step in steps
     }
 
@@ -149,27 +155,27 @@ def _problems(pipeline: Pipeline) -> Iterator[Problem]:
             yield ("steps", step.name, "outputs"), "expected at least one: a step without outputs cannot be remembered"
     yield from _path_problems(pipeline.steps)
     try:
-        TopologicalSorter(_needed(pipeline.steps)).prepare()
+        TopologicalSorter(_predecessors(pipeline.steps)).prepare()
     except CycleError as error:
         circle = error.args[1][::-1]
         yield ("steps", circle[0], "inputs"), f"the steps need each other in a circle: {' needs '.join(circle)}"
 
 
 def _path_problems(steps: Iterable[Step]) -> Iterator[Problem]:
-    """What two steps make, also where one makes a file in a folder of the other; and inputs that hold outputs."""
+    """Problems of paths: two steps make one path, or one inside the other's; an input contains outputs."""
     makers: dict[str, str] = {}
     holding: dict[str, str] = {}  # folders, and the first output in each
     for step in steps:
         for path in step.outputs:
             folders = folders_of(path)
-            other = next((each for each in (path, *folders) if each in makers), holding.get(path))
+            other = next((folder for folder in (path, *folders) if folder in makers), holding.get(path))
             if other is not None:
                 also = f"{path} is also made by step {makers[other]}"
                 within = f"{path} and {other} of step {makers[other]} are in one another"
                 yield ("steps", step.name, "outputs"), also if path == other else within
             makers.setdefault(path, step.name)
-            for each in folders:
-                holding.setdefault(each, path)
+            for folder in folders:
+                holding.setdefault(folder, path)
     for step in steps:
         for path in step.inputs:
             if (output := holding.get(path)) is not None:
@@ -177,15 +183,15 @@ def _path_problems(steps: Iterable[Step]) -> Iterator[Problem]:
                 yield ("steps", step.name, "inputs"), what
 
 
-def _sorted(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Each step after those that it needs, and otherwise in the given order."""
+def _sort_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Sort steps so that each comes after its predecessors, otherwise stable."""
     place = {step.name: number for number, step in enumerate(steps)}
-    sorter: TopologicalSorter[str] = TopologicalSorter(_needed(steps))
-    free, done = list[int](), list[Step]()
+    sorter: TopologicalSorter[str] = TopologicalSorter(_predecessors(steps))
+    free, ordered = list[int](), list[Step]()
     sorter.prepare()
     while sorter.is_active():
         for name in sorter.get_ready():
             heapq.heappush(free, place[name])
-        done.append(steps[heapq.heappop(free)])
-        sorter.done(done[-1].name)
-    return tuple(done)
+        ordered.append(steps[heapq.heappop(free)])
+        sorter.done(ordered[-1].name)
+    return tuple(ordered)

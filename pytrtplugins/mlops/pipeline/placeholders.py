@@ -13,7 +13,7 @@ from ...utils.text_formats import shorten
 from ...utils.yaml_scalars import WrittenNumber
 from .record import Scalar
 
-__all__ = ["Scope", "as_recorded", "fill_placeholders", "fill_words", "written"]
+__all__ = ["Scope", "as_recorded", "fill_placeholders", "fill_words", "value_text"]
 
 Scope: TypeAlias = Mapping[str, "Scalar | tuple[str, ...]"]
 """Values by the names that places have."""
@@ -23,7 +23,7 @@ _NAME = re.compile(r"([\w.-]+)(?:\[(\d{1,4})\])?")
 
 
 def fill_placeholders(text: str, scope: Scope) -> str:
-    """A text with values in its places; ``$${`` stands for ``${``.
+    """A text with its placeholders replaced by values; ``$${`` stands for ``${``.
 
     Raises:
         PipelineError: a place names nothing, or a list where one value is wanted.
@@ -32,7 +32,7 @@ def fill_placeholders(text: str, scope: Scope) -> str:
 
 
 def fill_words(text: str, scope: Scope) -> list[str]:
-    """The same; a text that is one place gives as many words as its list has.
+    """Replace placeholders in a word; a word that is one placeholder of a list becomes as many words.
 
     Raises:
         PipelineError: a place names nothing, or a list in the middle of a text.
@@ -43,17 +43,17 @@ def fill_words(text: str, scope: Scope) -> list[str]:
     return [fill_placeholders(text, scope)]
 
 
-def written(value: Scalar) -> str:
-    """A value as a text holds it: a number as it was written."""
+def value_text(value: Scalar) -> str:
+    """A value as text; a number as the user wrote it."""
     if isinstance(value, WrittenNumber):
         return value.text
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def as_recorded(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Values for JSON, with a number as a text where JSON would write it otherwise than the user did: ``3.10``."""
+    """Values for JSON; a number is a text if JSON would write it differently from the user, such as ``3.10``."""
     return {
-        name: written(value) if isinstance(value, (int, float)) and written(value) != json.dumps(value) else value
+        name: value_text(value) if isinstance(value, (int, float)) and value_text(value) != json.dumps(value) else value
         for name, value in values.items()
     }
 
@@ -66,7 +66,7 @@ def _text(match: re.Match[str], scope: Scope) -> str:
         if len(value) == 1:
             return value[0]
         raise PipelineError(f"{match[0]} is a list of {len(value)}: let it stand alone, or write ${{{match[1]}[0]}}")
-    return written(value)
+    return value_text(value)
 
 
 def _value(match: re.Match[str], scope: Scope) -> Scalar | tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A step's processes: started as one group, watched, and ended together."""
+"""Run a step's processes as one group, within limits, and end them together."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MARK = "PYTRT_STEP_FOLDER"
 
 
 class Stopped(BaseException):
-    """This process was told to end."""
+    """This process received a signal to end."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def run_watched(
     stdout: Path | None = None,
     secrets: Iterable[str] = (),
 ) -> Ended:
-    """Run a program to its end, or to its limits; all processes of its group have ended then.
+    """Run a program until it ends or exceeds its limits; all processes of its group have ended afterwards.
 
     Args:
         argv: Program and words.
@@ -114,20 +114,20 @@ def run_watched(
 
 
 def end_abandoned(folder: Path) -> int:
-    """End the processes of steps that ran in folders below this one, and whose run was killed; gives how many there were."""
-    found, mark = 0, f"\0{_MARK}={folder}{os.sep}".encode()
+    """End processes of steps in folders below this one whose run was killed; returns their number."""
+    count, mark = 0, f"\0{_MARK}={folder}{os.sep}".encode()
     with contextlib.suppress(OSError):
         for entry in os.listdir("/proc"):
             if entry.isdigit() and int(entry) != os.getpid():
                 with contextlib.suppress(OSError):
                     if mark in b"\0" + Path("/proc", entry, "environ").read_bytes():
                         os.kill(int(entry), signal.SIGKILL)
-                        found += 1
-    return found
+                        count += 1
+    return count
 
 
 class _LogWriter(threading.Thread):
-    """Copies what a process prints to its log, without secrets."""
+    """Copies a process's output to its log, with secrets masked."""
 
     def __init__(self, source: IO[bytes], target: IO[bytes], masked: Sequence[bytes]) -> None:
         super().__init__(daemon=True)
@@ -149,7 +149,7 @@ class _LogWriter(threading.Thread):
 
 
 def _die_with_parent() -> None:
-    """Let the kernel end this process when its parent dies, however that dies."""
+    """Have the kernel end this process when its parent ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
@@ -173,9 +173,9 @@ def _memory(pid: int) -> int:
     total = 0
     with contextlib.suppress(psutil.Error):
         root = psutil.Process(pid)
-        for each in (root, *root.children(recursive=True)):
+        for process in (root, *root.children(recursive=True)):
             with contextlib.suppress(psutil.Error):
-                used = each.memory_info()
+                used = process.memory_info()
                 total += used.rss - getattr(used, "shared", 0)
     return int(total)
 

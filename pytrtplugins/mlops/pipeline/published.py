@@ -1,4 +1,4 @@
-"""Outputs at the paths that steps declare: links to the same data, which take their places as a whole."""
+"""Publish outputs at the paths that steps declare, as links to the stored data, each replaced as a whole."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Mark = list[list[Any]]
 
 
 class Published:
-    """The outputs that a pipeline has put beside the user's files; files of the user are never replaced.
+    """The outputs that a pipeline has published next to the user's files, which are never replaced.
 
     Args:
         folder: The pipeline's.
@@ -35,11 +35,11 @@ class Published:
         self._folder = folder
         self._marks: dict[str, list[_Mark]] = {}
         with contextlib.suppress(OSError, FormatError):
-            found = read_json(folder.path / _LIST, within=folder.root)
-            self._marks = found if isinstance(found, dict) else {}
+            marks = read_json(folder.path / _LIST, within=folder.root)
+            self._marks = marks if isinstance(marks, dict) else {}
 
     def check(self, steps: Iterable[Step]) -> None:
-        """Look whether outputs would replace what the user made or changed.
+        """Check that no output would replace a file that the user made or changed.
 
         Raises:
             StepError: one would; ``.path`` says which.
@@ -48,9 +48,11 @@ class Published:
             for path in step.outputs:
                 place = self._folder.base / path
                 if os.path.lexists(place) and not self._is_ours(path):
-                    known = path in self._marks
+                    is_listed = path in self._marks
                     how = (
-                        "was changed since this pipeline wrote it" if known else "is there, and not from this pipeline"
+                        "was changed since this pipeline wrote it"
+                        if is_listed
+                        else "is there, and not from this pipeline"
                     )
                     raise StepError(
                         f"step {step.name}: its output {path} {how}; it is not replaced.\nDo: mv {place} {place}.mine",
@@ -59,7 +61,7 @@ class Published:
                     )
 
     def put(self, step: Step) -> None:
-        """Put the outputs of a step that is done at their paths.
+        """Publish the outputs of a finished step at their paths.
 
         Raises:
             OSError: they cannot be written.
@@ -87,12 +89,12 @@ class Published:
                 remove_tree(old)
 
     def _is_ours(self, path: str) -> bool:
-        found = _mark(self._folder.base / path)
-        return found in (*self._marks.get(path, ()), _mark(self._folder.stored(path)))
+        mark = _mark(self._folder.base / path)
+        return mark in (*self._marks.get(path, ()), _mark(self._folder.stored(path)))
 
 
 def _link(source: Path, target: Path) -> None:
-    """The same data under another name; a copy where the disk has no such links."""
+    """Link the data under another name; copy it if the disk has no such links."""
     if source.is_dir():
         shutil.copytree(source, target, symlinks=True, copy_function=_file)
     else:
@@ -107,11 +109,11 @@ def _file(source: str, target: str) -> None:
 
 
 def _mark(place: Path) -> _Mark:
-    """Name, inode, size and time of each file of an output; empty where there is none."""
+    """Name, inode, size and time of each file of an output; empty if it does not exist."""
     files = [Path(where, name) for where, _, names in os.walk(place) for name in names] if place.is_dir() else [place]
-    found = []
+    marks = []
     with contextlib.suppress(FileNotFoundError):
         for file in sorted(files):
             status = file.lstat()
-            found.append([os.path.relpath(file, place), status.st_ino, status.st_size, status.st_mtime_ns])
-    return found
+            marks.append([os.path.relpath(file, place), status.st_ino, status.st_size, status.st_mtime_ns])
+    return marks

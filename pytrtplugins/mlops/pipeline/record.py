@@ -1,4 +1,4 @@
-"""What a run of a pipeline did, in a file: `pytrt pipeline show` and the report read it."""
+"""The record of a pipeline run in a file, for `pytrt pipeline show` and the report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ID = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{3}Z-[0-9a-f]{6}")
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What one run did with a step.
+    """The record of one step in a run.
 
     Attributes:
         name: Of the step.
@@ -66,7 +66,7 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What one run of a pipeline did.
+    """The record of one run of a pipeline.
 
     Attributes:
         id: Of the run; later runs come later in the order of the alphabet.
@@ -96,7 +96,7 @@ class RunRecord:
         return {f"{step.name}.{name}": value for step in self.steps for name, value in step.figures.items()}
 
     def path(self, folder: Path) -> Path:
-        """Its file in a pipeline's folder."""
+        """Path of the record in a pipeline's folder."""
         return run_path(folder, self.id)
 
     def save(self, folder: Path) -> Path:
@@ -112,29 +112,29 @@ class RunRecord:
 
     @classmethod
     def load(cls, path: str | Path, *, within: str | Path | None = None) -> RunRecord:
-        """Read the record of a run; ``within`` the pipeline's folder, nothing of which is reached through a link.
+        """Read the record of a run; with ``within``, the pipeline's folder, links below it are refused.
 
         Raises:
             FormatError: the file is damaged, or was written by a later version; ``.path`` says which.
             OSError: it cannot be read.
         """
         path = Path(path)
-        found = read_json(path, allow_nan=True, within=within)
-        version = found.pop("format", None) if isinstance(found, dict) else None
+        data = read_json(path, allow_nan=True, within=within)
+        version = data.pop("format", None) if isinstance(data, dict) else None
         if version != _FORMAT:
             raise FormatError(
                 f"{path}: expected the record of a run, of format {_FORMAT}; found format {shorten(version)}.\n"
                 "Do: install the version of pytrtplugins that wrote it, or run the pipeline again",
                 path=path,
             )
-        steps = found.get("steps")
+        steps = data.get("steps")
         if not isinstance(steps, list):
             raise FormatError(f"{path}: steps: expected a list, found {shorten(steps)}.", path=path)
-        made = tuple(_read(StepRecord, step, f"steps[{number}].", path) for number, step in enumerate(steps))
-        record = _read(cls, {**found, "steps": ()}, "", path)
+        step_records = tuple(_read(StepRecord, step, f"steps[{number}].", path) for number, step in enumerate(steps))
+        record = _read(cls, {**data, "steps": ()}, "", path)
         if not _ID.fullmatch(record.id):
             raise FormatError(f"{path}: id: expected the id of a run, found {shorten(record.id)}.", path=path)
-        return replace(record, steps=made)
+        return replace(record, steps=step_records)
 
 
 def new_run_id() -> str:
@@ -161,17 +161,17 @@ def run_ids(folder: Path) -> list[str]:
 _Record = TypeVar("_Record", RunRecord, StepRecord)
 
 
-def _read(cls: type[_Record], found: object, where: str, path: Path) -> _Record:
-    """A record of a JSON object, whose keys and types are compared with the class's fields."""
-    if not isinstance(found, dict):
-        raise FormatError(f"{path}: {where}: expected an object, found {shorten(found)}.", path=path)
+def _read(cls: type[_Record], data: object, where: str, path: Path) -> _Record:
+    """Read a record from a JSON object, whose keys and types are checked against the class's fields."""
+    if not isinstance(data, dict):
+        raise FormatError(f"{path}: {where}: expected an object, found {shorten(data)}.", path=path)
     types: Mapping[str, Any] = field_types(cls)  # type: ignore[arg-type]
     values: dict[str, Any] = {}
-    needed = {each.name for each in fields(cls) if each.default is MISSING and each.default_factory is MISSING}
-    for name in (needed - set(found)) | (set(found) - set(types)):
+    needed = {item.name for item in fields(cls) if item.default is MISSING and item.default_factory is MISSING}
+    for name in (needed - set(data)) | (set(data) - set(types)):
         problem = "is missing" if name in needed else "is not known"
         raise FormatError(f"{path}: {where}{shorten(name)} {problem}.", path=path)
-    for name, value in found.items():
+    for name, value in data.items():
         if (expected := _mismatch(value, types[name])) is not None:
             raise FormatError(f"{path}: {where}{name}: expected {expected}, found {shorten(value)}.", path=path)
         values[name] = tuple(value) if isinstance(value, list) else value
@@ -179,7 +179,7 @@ def _read(cls: type[_Record], found: object, where: str, path: Path) -> _Record:
 
 
 def _mismatch(value: Any, hint: Any) -> str | None:
-    """What a field's type expects, where a value is something else; None where it fits."""
+    """The expected type of a field in words, if a value does not have it; else None."""
     if get_origin(hint) is not Mapping:
         return None if value is None and type(None) in get_args(hint) else mismatch(value, hint)
     if not isinstance(value, dict):

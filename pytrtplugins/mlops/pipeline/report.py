@@ -16,7 +16,7 @@ from ...utils.files import open_regular
 from ...utils.listing import count_text
 from ...utils.web_page import html_table, web_page
 from .comparison import Change, RunComparison, compare, earlier_runs
-from .placeholders import written
+from .placeholders import value_text
 from .record import RunRecord, Scalar, StepRecord
 from .report_charts import figure_chart, seconds_text, step_times
 
@@ -31,7 +31,7 @@ _MEANS = {
     "running": "It runs, or it was killed.",
     "done": "All steps are done.",
     "failed": "It stopped at a step that failed.",
-    "waiting for approval": "It stopped, and goes on when a person agrees.",
+    "waiting for approval": "It stopped, and continues after an approval.",
 }
 
 
@@ -68,6 +68,7 @@ def write_report(run: RunRecord, folder: str | Path, path: str | Path, *, agains
 
 
 def _summary(run: RunRecord, compared: RunComparison) -> Iterator[str]:
+    """One or two sentences on what ran and what was reused, as HTML."""
     ran = [step for step in run.steps if step.begin is not None and not step.reused]
     reused = [step for step in run.steps if step.reused]
     took = "" if run.end is None else f", took {seconds_text(run.end - run.begin)}"
@@ -100,7 +101,7 @@ def _steps(steps: Sequence[StepRecord]) -> str:
 
 
 def _gates(steps: Sequence[StepRecord]) -> Iterator[str]:
-    """What the gates that hold have found; those that do not are among the failures."""
+    """Results of the gates that passed; failed ones are among the failures."""
     if rows := [(step.name, step.message) for step in steps if step.state == "done" and step.message]:
         yield "<h2>Gates</h2>"
         yield html_table(("gate", "what it found"), rows, "texts")
@@ -116,7 +117,7 @@ def _failures(run: RunRecord, folder: Path) -> Iterator[str]:
 
 
 def _log(folder: Path, name: str) -> str:
-    """The end of a log, without what a terminal takes for commands; a log outside of the folder is not read."""
+    """The end of a log without terminal control characters; a log outside the folder is not read."""
     if not name or Path(name).is_absolute() or ".." in Path(name).parts:
         return "There is no log."
     try:
@@ -128,7 +129,10 @@ def _log(folder: Path, name: str) -> str:
         return f"The log cannot be read: {error}"
     lines = _ESCAPES.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n").split("\n")
     text = "\n".join(line.rsplit("\r", 1)[-1] for line in lines[-_LOG_LINES:])  # a progress bar's last state
-    text = "".join(each if each.isprintable() or each in "\n\t" else "\N{REPLACEMENT CHARACTER}" for each in text)
+    text = "".join(
+        character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
+        for character in text
+    )
     cut = size > len(data) or len(lines) > _LOG_LINES
     if not text.strip():
         return "The step has printed nothing."
@@ -141,22 +145,22 @@ def _figures(compared: RunComparison) -> Iterator[str]:
     if not compared.figures:
         yield "<p>No step has figures.</p>"
     steps: dict[str, list[Change[float]]] = {}
-    for each in compared.figures:
-        step, _, name = each.name.partition(".")
-        steps.setdefault(step, []).append(replace(each, name=name))
+    for change in compared.figures:
+        step, _, name = change.name.partition(".")
+        steps.setdefault(step, []).append(replace(change, name=name))
     for step, figures in steps.items():
-        ordered = sorted(figures, key=lambda each: each.name.count("."))
+        ordered = sorted(figures, key=lambda change: change.name.count("."))
         yield f"<h3>{html.escape(step)}</h3>{_figure_table(ordered[:_SHOWN], compared.before)}"
         if folded := ordered[_SHOWN:]:
             changed = sum(map(_has_changed, folded)) if compared.before else 0
-            said = f"{len(folded)} more" + (f", of which {changed} changed" if changed else "")
-            yield f"<details><summary>{said}</summary>{_figure_table(folded, compared.before)}</details>"
+            title = f"{len(folded)} more" + (f", of which {changed} changed" if changed else "")
+            yield f"<details><summary>{title}</summary>{_figure_table(folded, compared.before)}</details>"
 
 
 def _figure_table(figures: Sequence[Change[float]], before: str | None) -> str:
     if before is None:
-        return html_table(("figure", "this run"), [(each.name, _number(each.now)) for each in figures])
-    rows = [(each.name, _number(each.before), _number(each.now), *_difference(each)) for each in figures]
+        return html_table(("figure", "this run"), [(change.name, _number(change.now)) for change in figures])
+    rows = [(change.name, _number(change.before), _number(change.now), *_difference(change)) for change in figures]
     return html_table(
         ("figure", "before", "this run", "difference", "in %"), rows, marked=list(map(_has_changed, figures))
     )
@@ -173,9 +177,9 @@ def _difference(change: Change[float]) -> tuple[str, str]:
 
 
 def _charts(run: RunRecord, earlier: Sequence[RunRecord]) -> Iterator[str]:
-    runs = [*(each.figures for each in earlier), run.figures]
+    runs = [*(record.figures for record in earlier), run.figures]
     names = sorted(run.figures, key=lambda name: name.count("."))
-    drawn = [chart for name in names if (chart := figure_chart(name, [each.get(name, math.nan) for each in runs]))]
+    drawn = [chart for name in names if (chart := figure_chart(name, [record.get(name, math.nan) for record in runs]))]
     if drawn:
         yield f'<h2>Figures over the last {len(runs)} runs</h2><div class="charts">{"".join(drawn[:_SHOWN])}</div>'
     if folded := drawn[_SHOWN:]:
@@ -189,16 +193,16 @@ def _changes(
         return
     yield f"<h2>{title}</h2>"
     if before is None:
-        yield html_table((what, "this run"), [(each.name, _text(each.now)) for each in changes], "texts")
+        yield html_table((what, "this run"), [(change.name, _text(change.now)) for change in changes], "texts")
         return
-    rows = [(each.name, _text(each.now), _text(each.before) if each.changed else "") for each in changes]
+    rows = [(change.name, _text(change.now), _text(change.before) if change.changed else "") for change in changes]
     yield html_table(
-        (what, "this run", "before, where it has changed"), rows, "texts", marked=[each.changed for each in changes]
+        (what, "this run", "before, where it has changed"), rows, "texts", marked=[change.changed for change in changes]
     )
 
 
 def _has_changed(change: Change[float]) -> bool:
-    nan = all(each is not None and math.isnan(each) for each in (change.before, change.now))
+    nan = all(value is not None and math.isnan(value) for value in (change.before, change.now))
     return change.changed and not nan
 
 
@@ -207,7 +211,7 @@ def _number(value: float | None) -> str:
 
 
 def _text(value: Scalar | None) -> str:
-    return "–" if value is None else written(value)
+    return "–" if value is None else value_text(value)
 
 
 def _date(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The charts of a report: when each step ran, and a figure over the last runs; in HTML and SVG, in the page's colours."""
+"""Charts of a report in HTML and SVG: when each step ran, and a figure over the last runs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def seconds_text(seconds: float) -> str:
 
 
 def step_times(run: RunRecord) -> str:
-    """A Gantt chart: a row for each step, in which a bar stands for the time that it ran."""
-    ends = [each for step in run.steps for each in (step.begin, step.end) if each is not None]
+    """A Gantt chart: a row for each step, with a bar for the time in which it ran."""
+    ends = [moment for step in run.steps for moment in (step.begin, step.end) if moment is not None]
     end = max([run.begin, *([run.end] if run.end is not None else []), *filter(math.isfinite, ends)])
     span = max(end - run.begin, 0.1)
     ticks = _ticks(span)
@@ -45,30 +45,32 @@ def step_times(run: RunRecord) -> str:
 
 
 def figure_chart(name: str, values: Sequence[float]) -> str:
-    """A figure in the last runs, from the first to this one, as a line; empty where it never changed."""
-    known = [(place, value) for place, value in enumerate(values) if math.isfinite(value)]
-    low, high = (function((value for _, value in known), default=0.0) for function in (min, max))
+    """A line chart of a figure over the last runs, oldest first; empty if it never changed."""
+    finite = [(place, value) for place, value in enumerate(values) if math.isfinite(value)]
+    low, high = (function((value for _, value in finite), default=0.0) for function in (min, max))
     if low == high:
         return ""
     across = (_WIDTH - 2 * _EDGE) / (len(values) - 1)
     points = [
         (_EDGE + place * across, _HEIGHT - _EDGE - (value - low) / (high - low) * (_HEIGHT - 2 * _EDGE))
-        for place, value in known
+        for place, value in finite
     ]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in points)
     return (
-        f'<figure><figcaption><b>{html.escape(name)}</b> {known[-1][1]:.6g}</figcaption><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">'
-        f'<polyline points="{line}"/>{dots}</svg><small>{low:.6g} to {high:.6g} in {len(known)} runs</small></figure>'
+        f'<figure><figcaption><b>{html.escape(name)}</b> {finite[-1][1]:.6g}</figcaption><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">'
+        f'<polyline points="{line}"/>{dots}</svg><small>{low:.6g} to {high:.6g} in {len(finite)} runs</small></figure>'
     )
 
 
 def _bar(step: StepRecord, begin: float, span: float) -> str:
-    """The bar of a step, with its time beside it on the side where there is more room."""
+    """The bar of a step, with its duration on the side with more room."""
     if step.reused or step.begin is None:
         note = "reused" if step.reused else step.state
         return f'<em class="note">{note}</em>'
-    at, end = (_share(each, begin, span) for each in (step.begin, step.end if step.end is not None else begin + span))
+    at, end = (
+        _share(moment, begin, span) for moment in (step.begin, step.end if step.end is not None else begin + span)
+    )
     text = seconds_text(step.seconds) if step.end is not None else "not finished"
     inside = max(at, 100 - end) < _ROOM
     side = f"left:{at:.2f}%" if inside else f"right:{100 - at:.2f}%" if at > 100 - end else f"left:{end:.2f}%"
@@ -92,5 +94,5 @@ def _share(at: float, begin: float, span: float) -> float:
 
 def _ticks(span: float) -> list[float]:
     """Round times from the beginning to the end."""
-    step = next((each for each in _STEPS if span / each <= _MOST_TICKS), span / _MOST_TICKS)
+    step = next((candidate for candidate in _STEPS if span / candidate <= _MOST_TICKS), span / _MOST_TICKS)
     return [number * step for number in range(int(span / step) + 1)]

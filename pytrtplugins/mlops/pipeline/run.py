@@ -1,4 +1,4 @@
-"""A run of a pipeline on this machine: each step in its turn, remembered, recorded and reported."""
+"""Run a pipeline on this machine: steps in order, with cached outputs, records and a report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .process import end_abandoned
 from .published import Published
 from .record import RunRecord, RunState, StepRecord, new_run_id
 from .report import write_report
-from .run_gate import found_by
+from .run_gate import verdict_text
 from .run_step import RUN
 from .scratch import remove_tree
 from .selection import Selection
@@ -94,8 +94,8 @@ def run_pipeline(
             )
             with store(pipeline, folder) as opened:
                 environment = {RUN: run.id, APPROVED: ",".join(approved)}
-                made = _Run(pipeline, folder, opened, published, run, records, environment, say)
-                return made.go(steps, force)
+                state = _Run(pipeline, folder, opened, published, run, records, environment, say)
+                return state.go(steps, force)
     except OSError as error:
         if not is_disk_full(error, folder.base):
             raise
@@ -121,7 +121,7 @@ class _Run:
         except OSError as error:  # where not even the record could be written
             if not is_disk_full(error, self.folder.path):
                 raise
-            step = next((each.name for each in self.records.values() if each.state in ("running", "failed")), "")
+            step = next((record.name for record in self.records.values() if record.state in ("running", "failed")), "")
             what = f"step {step}" if step else f"pipeline {self.pipeline.name}"
             raise StepError(tell_full_disk(what, self.folder.path), step=step, path=self.folder.path) from error
 
@@ -145,7 +145,7 @@ class _Run:
                 if outcome != "failed":
                     self.published.put(step)
             except (StepError, OSError) as error:
-                self._note(step, state="failed", end=time.time(), message=_told(step, error, self.folder))
+                self._note(step, state="failed", end=time.time(), message=_failure_text(step, error, self.folder))
                 return "failed"
             attempt = self.folder.attempt(step.name)
             if outcome == "failed":
@@ -173,7 +173,7 @@ class _Run:
                 log=attempt.log if attempt else "",
                 digest=self.store.digest(step),
                 figures=step_figures(step, self.folder),
-                message=found_by(self.folder.stored(step.outputs[0]), within=self.folder.root) if step.gate else "",
+                message=verdict_text(self.folder.stored(step.outputs[0]), within=self.folder.root) if step.gate else "",
             )
         return "done"
 
@@ -206,28 +206,28 @@ def report_path(run: RunRecord, folder: Path) -> Path:
 
 def step_figures(step: Step, folder: PipelineFolder) -> dict[str, float]:
     """The numbers in a step's metrics, where they are there."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for path in step.metrics:
         try:
             figures = read_figures(folder.stored(path), path, within=folder.root)
         except (FormatError, OSError):
             continue
-        found |= (
+        numbers |= (
             figures
             if len(step.metrics) == 1
             else {f"{Path(path).stem}.{name}": value for name, value in figures.items()}
         )
-    return found
+    return numbers
 
 
 def _sweep(folder: PipelineFolder) -> None:
-    """Remove what a run that was killed left behind: processes and folders of its steps."""
+    """Remove leftovers of a killed run: processes and folders of its steps."""
     folder.work.mkdir(exist_ok=True)
     left = list(folder.work.iterdir())
     if left:
         end_abandoned(folder.work)
-    for each in left:
-        remove_tree(each)
+    for folder_left in left:
+        remove_tree(folder_left)
 
 
 def _check(pipeline: Pipeline, steps: tuple[Step, ...], folder: PipelineFolder, published: Published) -> None:
@@ -254,7 +254,7 @@ def _check(pipeline: Pipeline, steps: tuple[Step, ...], folder: PipelineFolder, 
     published.check(steps)
 
 
-def _told(step: Step, error: StepError | OSError, folder: PipelineFolder) -> str:
+def _failure_text(step: Step, error: StepError | OSError, folder: PipelineFolder) -> str:
     if is_disk_full(error, folder.path):
         return tell_full_disk(f"step {step.name}", folder.path)
     if isinstance(error, StepError):

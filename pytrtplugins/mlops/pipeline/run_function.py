@@ -1,4 +1,4 @@
-"""A function of a step as a program: ``python -m pytrtplugins.mlops.pipeline.run_function MODULE:NAME JSON``."""
+"""Entry point of a step that is a function: ``python -m pytrtplugins.mlops.pipeline.run_function MODULE:NAME JSON``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         UsageError: there is no such function.
     """
     name, text = sys.argv[1:] if arguments is None else arguments
-    given = parse_json(text, "the step")
+    call = parse_json(text, "the step")
     module, _, attribute = name.rpartition(":")
     function = getattr(import_user_module(module), attribute, None)
     if not callable(function):
         raise UsageError(f"{name}: {module} has no function {attribute}")
-    function(inputs=tuple(given["inputs"]), outputs=tuple(given["outputs"]), **given["parameters"])
+    function(inputs=tuple(call["inputs"]), outputs=tuple(call["outputs"]), **call["parameters"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A gate as a program: ``python -m pytrtplugins.mlops.pipeline.run_gate GATE FILE.json ... --output VERDICT.json``."""
+"""Entry point of a gate: ``python -m pytrtplugins.mlops.pipeline.run_gate GATE FILE.json ... --output VERDICT.json``."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ...utils.text_formats import read_json
 from .figures import read_figures
 from .gate import Gate
 
-__all__ = ["found_by", "main"]
+__all__ = ["main", "verdict_text"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Compare figures, say what was found, and write it where all holds.
+    """Evaluate a gate, print the comparisons, and write the verdict if it passes.
 
     Raises:
         SystemExit: always; code 0, 1 where the gate stops the pipeline, or 2 after an error.
@@ -33,22 +33,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.add_argument(
             "--passes", type=Path, help="where to write true or false; then a gate that stops ends with 0"
         )
-        given = parser.parse_args(arguments)
-        passes = _main(given.gate, given.files, given.output)
-        if given.passes is not None:
-            write_atomic(given.passes, b"true" if passes else b"false")
-        sys.exit(0 if passes or given.passes is not None else 1)
+        options = parser.parse_args(arguments)
+        passes = _main(options.gate, options.files, options.output)
+        if options.passes is not None:
+            write_atomic(options.passes, b"true" if passes else b"false")
+        sys.exit(0 if passes or options.passes is not None else 1)
 
 
-def found_by(path: Path, *, within: Path | None = None) -> str:
-    """What a gate that held has found, as its output says it: ``map50 above 0.5 (net.map50 0.65 > 0.5)``.
+def verdict_text(path: Path, *, within: Path | None = None) -> str:
+    """The comparisons of a passed gate, from its output: ``map50 above 0.5 (net.map50 0.65 > 0.5)``.
 
     Raises:
         FormatError: the file is damaged.
         OSError: it cannot be read.
     """
     comparisons = read_json(path, within=within)["comparisons"]
-    return "; ".join(f"{each['text']} ({each['found']})" for each in comparisons)
+    return "; ".join(f"{comparison['text']} ({comparison['found']})" for comparison in comparisons)
 
 
 def _main(gate: str, files: Sequence[Path], output: Path) -> bool:
@@ -61,8 +61,8 @@ def _main(gate: str, files: Sequence[Path], output: Path) -> bool:
         if path.suffix == ".json":
             figures[path.stem] = read_figures(path)
     verdict = Gate.parse(gate).check(figures)
-    for each in verdict.comparisons:
-        print(f"{'holds' if each.holds else 'FAILS'}: {each.text} ({each.found})")
+    for comparison in verdict.comparisons:
+        print(f"{'holds' if comparison.holds else 'FAILS'}: {comparison.text} ({comparison.found})")
     if verdict.passes:
         write_atomic(output, json.dumps(asdict(verdict), indent=1).encode())
     else:

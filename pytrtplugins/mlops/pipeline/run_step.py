@@ -1,4 +1,4 @@
-"""One step as a program, in the pipeline's private folder: ``python -m pytrtplugins.mlops.pipeline.run_step STEP``; DVC starts it.
+"""Entry point of one step, in the pipeline's private folder: ``python -m pytrtplugins.mlops.pipeline.run_step STEP``; DVC starts it.
 
 Its outputs are taken as a whole, or not at all. What it came to is noted in ``attempts/STEP.json``; the exit code is 0 only where the
 outputs were taken.
@@ -63,7 +63,7 @@ def _stop(number: int, frame: object) -> NoReturn:
 
 @dataclass
 class _Run:
-    """A step, started until it succeeds or its retries are used up."""
+    """Runs a step until it succeeds or its retries are used up."""
 
     folder: PipelineFolder
     step: Step
@@ -82,7 +82,7 @@ class _Run:
             use_cores(self.step)
             self._retry(self.folder.path / log)
         except (StepError, OSError, Stopped) as error:
-            return self._end(begun, "failed", self._told(error), 1)
+            return self._end(begun, "failed", self._failure_text(error), 1)
         return self._end(begun, "done", "", 0)
 
     def _end(self, begun: Attempt, state: str, message: str, code: int) -> int:
@@ -142,7 +142,7 @@ class _Run:
             scratch.check()
             scratch.take(self.folder)
 
-    def _told(self, error: BaseException) -> str:
+    def _failure_text(self, error: BaseException) -> str:
         """Why a step failed, for the run's record."""
         if is_disk_full(error, self.folder.path):
             return tell_full_disk(f"step {self.step.name}", self.folder.path)

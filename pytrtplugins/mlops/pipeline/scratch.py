@@ -1,4 +1,4 @@
-"""The folder that a step runs in: its inputs are there at their paths, and what it writes is looked at before it is taken."""
+"""The folder that a step runs in: has its inputs at their paths; outputs are checked before they are stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ...errors import StepError
-from ...utils.inside import kind
+from ...utils.inside import kind_text
 from ...utils.text_formats import shorten
 from .figures import read_figures
 from .folder import PipelineFolder
@@ -26,7 +26,7 @@ _Marks = dict[str, tuple[int, int, int]]
 
 
 class Scratch:
-    """A step's folder in one attempt; see `opened`.
+    """A step's folder for one attempt; see `opened`.
 
     Attributes:
         path: The folder.
@@ -41,7 +41,7 @@ class Scratch:
     @classmethod
     @contextmanager
     def opened(cls, folder: PipelineFolder, step: Step, inputs: Mapping[str, Path]) -> Iterator[Scratch]:
-        """Make a folder with links to the inputs; it is removed at the end.
+        """Make a folder with links to the inputs, and remove it at the end.
 
         Args:
             folder: The pipeline's.
@@ -53,10 +53,10 @@ class Scratch:
             OSError: the folder cannot be written.
         """
         root = folder.work / f"{step.name}.{secrets.token_hex(4)}"
-        made = cls(root, step, inputs)
+        scratch = cls(root, step, inputs)
         try:
-            made._fill()
-            yield made
+            scratch._fill()
+            yield scratch
         finally:
             remove_tree(root)
 
@@ -145,13 +145,13 @@ class Scratch:
                 place = Path(where, name)
                 path = place.relative_to(self.path).as_posix()
                 if any(is_inside(path, output) for output in self._step.outputs):
-                    folders[:] = [each for each in folders if each != name]
+                    folders[:] = [folder_name for folder_name in folders if folder_name != name]
                 elif path not in self._inputs and (place.is_symlink() or not place.is_dir()):
                     yield path
 
     def _marks(self) -> _Marks:
         """Size, time and inode of each file of the inputs."""
-        found: _Marks = {}
+        marks: _Marks = {}
         for path, source in self._inputs.items():
             files = (
                 (
@@ -167,17 +167,17 @@ class Scratch:
                 with contextlib.suppress(FileNotFoundError):
                     status = file.stat()
                     name = path if file == source else f"{path}/{file.relative_to(source).as_posix()}"
-                    found[name] = status.st_size, status.st_mtime_ns, status.st_ino
-        return found
+                    marks[name] = status.st_size, status.st_mtime_ns, status.st_ino
+        return marks
 
 
 def _not_files(output: Path) -> Iterator[tuple[Path, str]]:
-    """What in an output is neither a folder nor a regular file, with what it is: a link may lead to what changes or goes."""
+    """Entries of an output that are neither folders nor regular files, with their kinds: a link's target may change or disappear."""
     inner = (Path(where, name) for where, folders, files in os.walk(output) for name in (*folders, *files))
     for place in (output, *(() if output.is_symlink() else inner)):
         mode = place.lstat().st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            yield place, kind(mode)
+            yield place, kind_text(mode)
 
 
 def remove_tree(path: Path) -> None:

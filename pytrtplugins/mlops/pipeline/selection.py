@@ -1,4 +1,4 @@
-"""Which steps of a pipeline a run goes through."""
+"""Select the steps of a pipeline that a run includes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Selection"]
 
 @dataclass(frozen=True)
 class Selection:
-    """What a user asked for; a name may be that of one step, or of all steps of a matrix.
+    """The user's selection; a name may be that of one step, or of all steps of a matrix.
 
     Attributes:
         begin: This step and all that need its outputs; what is before it is taken as it is.
@@ -28,7 +28,7 @@ class Selection:
     only: str | None = None
 
     def of(self, pipeline: Pipeline) -> tuple[Step, ...]:
-        """The steps, in the order in which they run.
+        """The selected steps, in the order in which they run.
 
         Raises:
             UsageError: there is no such step, or no step is left.
@@ -36,34 +36,34 @@ class Selection:
         graph = pipeline.graph()
         followers: dict[str, list[str]] = {name: [] for name in graph}
         for name, needed in graph.items():
-            for each in needed:
-                followers[each].append(name)
-        kept = set(graph)
+            for predecessor in needed:
+                followers[predecessor].append(name)
+        selected = set(graph)
         if self.only is not None:
-            kept &= _named(pipeline, self.only, "--only")
+            selected &= _steps_named(pipeline, self.only, "--only")
         if self.begin is not None:
-            kept &= _reached(_named(pipeline, self.begin, "--from"), followers)
+            selected &= _reachable(_steps_named(pipeline, self.begin, "--from"), followers)
         if self.until is not None:
-            kept &= _reached(_named(pipeline, self.until, "--until"), graph)
-        if not kept:
+            selected &= _reachable(_steps_named(pipeline, self.until, "--until"), graph)
+        if not selected:
             raise UsageError(
                 f"pipeline {pipeline.name}: no step is both after {self.begin or self.only} and before {self.until}"
             )
-        return tuple(step for step in pipeline.steps if step.name in kept)
+        return tuple(step for step in pipeline.steps if step.name in selected)
 
 
-def _named(pipeline: Pipeline, name: str, option: str) -> set[str]:
-    found = {step.name for step in pipeline.steps if name in (step.name, step.family)}
-    if not found:
-        known = dict.fromkeys(each for step in pipeline.steps for each in (step.family, step.name))
-        raise UsageError(f"{option} {name}: pipeline {pipeline.name} has no such step.{nearest(name, known)}")
-    return found
+def _steps_named(pipeline: Pipeline, name: str, option: str) -> set[str]:
+    names = {step.name for step in pipeline.steps if name in (step.name, step.family)}
+    if not names:
+        known_names = dict.fromkeys(known_name for step in pipeline.steps for known_name in (step.family, step.name))
+        raise UsageError(f"{option} {name}: pipeline {pipeline.name} has no such step.{nearest(name, known_names)}")
+    return names
 
 
-def _reached(names: set[str], edges: Mapping[str, tuple[str, ...] | list[str]]) -> set[str]:
-    found, waiting = set(names), list(names)
+def _reachable(names: set[str], edges: Mapping[str, tuple[str, ...] | list[str]]) -> set[str]:
+    reached, waiting = set(names), list(names)
     while waiting:
-        new = set(edges[waiting.pop()]) - found
-        found |= new
+        new = set(edges[waiting.pop()]) - reached
+        reached |= new
         waiting += new
-    return found
+    return reached

@@ -1,4 +1,4 @@
-"""How far a step of a pipeline is, between runs."""
+"""The state of a step between runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ State = Literal["done", "stale", "never run", "failed", "waiting for approval", 
 
 @dataclass(frozen=True)
 class StepState:
-    """How far a step is.
+    """The state of a step.
 
     Attributes:
         step: Its name.

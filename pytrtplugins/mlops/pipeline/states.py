@@ -1,4 +1,4 @@
-"""How far the steps of a pipeline are, without running anything."""
+"""Find the states of a pipeline's steps without running anything."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def step_states(pipeline: Pipeline, *, store: Opener = DvcStore.opened) -> tuple
 
 
 def _running(pipeline: Pipeline, folder: PipelineFolder) -> tuple[StepState, ...]:
-    """What the record of the run that goes on says of each step."""
+    """States from the record of the current run."""
     ids = run_ids(folder.path)
     records = (
         {step.name: step for step in RunRecord.load(run_path(folder.path, ids[-1]), within=folder.path).steps}
         if ids
         else {}
     )
-    found = []
+    states = []
     for step in pipeline.steps:
         record = records.get(step.name, StepRecord(step.name))
-        found.append(
+        states.append(
             StepState(
                 step.name,
                 "to come" if record.state == "not run" else record.state,
@@ -59,15 +59,15 @@ def _running(pipeline: Pipeline, folder: PipelineFolder) -> tuple[StepState, ...
                 log=str(folder.path / record.log) if record.log else "",
             )
         )
-    return tuple(found)
+    return tuple(states)
 
 
 def _states(pipeline: Pipeline, folder: PipelineFolder, store: Store) -> tuple[StepState, ...]:
-    found: dict[str, StepState] = {}
+    states: dict[str, StepState] = {}
     graph = pipeline.graph()
     for step in pipeline.steps:
         changes, attempt = store.changes(step), folder.attempt(step.name)
-        before = [name for name in graph[step.name] if found[name].state != "done"]
+        before = [name for name in graph[step.name] if states[name].state != "done"]
         state: State
         reason = ", ".join([*(changes or ()), *(f"step {name}" for name in before)]) if changes is not None else ""
         if (changes is None or changes) and attempt is not None and attempt.state in ("failed", "waiting for approval"):
@@ -76,7 +76,7 @@ def _states(pipeline: Pipeline, folder: PipelineFolder, store: Store) -> tuple[S
             state = "never run"
         else:
             state = "stale" if reason else "done"
-        found[step.name] = StepState(
+        states[step.name] = StepState(
             step.name,
             state,
             reason,
@@ -85,4 +85,4 @@ def _states(pipeline: Pipeline, folder: PipelineFolder, store: Store) -> tuple[S
             figures=step_figures(step, folder) if state in ("done", "stale") else {},
             log=str(folder.path / attempt.log) if attempt and attempt.log else "",
         )
-    return tuple(found.values())
+    return tuple(states.values())

@@ -1,4 +1,4 @@
-"""A step of a pipeline: what it runs, what it takes, and what it gives."""
+"""A step of a pipeline: what it runs, its inputs and its outputs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PRIVATE = ".pytrt"
 
 @dataclass(frozen=True)
 class Resources:
-    """What a step needs of a machine.
+    """Resources that a step needs.
 
     Attributes:
         cpu: Cores; 0.5 is half of one. None: as many as there are.
@@ -42,7 +42,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Retry:
-    """How often a step that failed is started again.
+    """How often a failed step is started again.
 
     Attributes:
         limit: How many times after the first.
@@ -55,7 +55,7 @@ class Retry:
 
 @dataclass(frozen=True)
 class Step:
-    """One step. It has a command, a function or a gate.
+    """One step, with a command, a function or a gate.
 
     A step runs in a folder of its own, which holds its inputs at their paths and gets its outputs at theirs. Paths are relative to
     the pipeline's folder, with ``/`` between their parts.
@@ -106,7 +106,7 @@ class Step:
         if all(map(_are_texts, (self.inputs, self.outputs, self.metrics, self.command))):
             also = (*self.metrics, *([self.stdout] if self.stdout else ()))
             object.__setattr__(self, "outputs", tuple(dict.fromkeys((*self.outputs, *also))))
-            code = [path for path in _code(self) if not any(is_inside(path, each) for each in self.inputs)]
+            code = [path for path in _code(self) if not any(is_inside(path, declared) for declared in self.inputs)]
             object.__setattr__(self, "inputs", (*self.inputs, *code))
         if problems := list(_problems(self)):
             text = "\n".join(f"  {where}: {what}" for where, what in problems)
@@ -114,11 +114,11 @@ class Step:
 
     @property
     def restorable(self) -> bool:
-        """Whether outputs of a run before the last may stand for a run: then nothing else comes of it, and nobody is asked."""
+        """Whether outputs of any earlier run may be reused: then the step has no other effects, and nobody's approval is needed."""
         return not (self.stateful or self.approval)
 
     def argv(self) -> tuple[str, ...]:
-        """The words that do the step in a folder with its inputs, wherever this package is installed."""
+        """The command line of the step, in a folder with its inputs; it works wherever this package is installed."""
         if self.command:
             return self.command
         if self.gate:
@@ -132,13 +132,13 @@ class Step:
                 self.outputs[0],
             )
         inputs = [path for path in self.inputs if path not in _code(self)]
-        given = {"inputs": inputs, "outputs": self.outputs, "parameters": dict(self.parameters)}
+        call = {"inputs": inputs, "outputs": self.outputs, "parameters": dict(self.parameters)}
         return (
             "python",
             "-m",
             "pytrtplugins.mlops.pipeline.run_function",
             self.function,
-            json.dumps(given, sort_keys=True),
+            json.dumps(call, sort_keys=True),
         )
 
 
@@ -179,11 +179,11 @@ def _problems(step: Step) -> Iterator[tuple[str, str]]:
     if step.stdout and not step.command:
         yield "stdout", "needs a command, whose output it gets"
     for name in ("environment", "secrets"):
-        for each in getattr(step, name):
-            if not _VARIABLE.fullmatch(each):
-                yield name, f"expected the name of a variable of the environment, found {shorten(each)}"
-    for each in sorted(set(step.environment) & set(step.secrets)):
-        yield "environment", f"{each} is also a secret"
+        for variable in getattr(step, name):
+            if not _VARIABLE.fullmatch(variable):
+                yield name, f"expected the name of a variable of the environment, found {shorten(variable)}"
+    for variable in sorted(set(step.environment) & set(step.secrets)):
+        yield "environment", f"{variable} is also a secret"
     for name in ("parameters", "matrix"):
         for key, value in getattr(step, name).items():
             if not isinstance(key, str) or not isinstance(value, (bool, int, float, str)) or value != value:
@@ -249,4 +249,4 @@ def _limit_problems(step: Step) -> Iterator[tuple[str, str]]:
 
 
 def _are_texts(value: Any) -> bool:
-    return isinstance(value, tuple) and all(isinstance(each, str) for each in value)
+    return isinstance(value, tuple) and all(isinstance(item, str) for item in value)

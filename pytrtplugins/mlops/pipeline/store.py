@@ -1,4 +1,4 @@
-"""What a pipeline's runs need of the engine that remembers steps."""
+"""Interface of the cache that runs of a pipeline use."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Outcome = Literal["ran", "unchanged", "restored", "failed"]
 
 
 class Store(ABC):
-    """Remembers what steps made of what."""
+    """Stores outputs of steps by their inputs."""
 
     @abstractmethod
     def changes(self, step: Step) -> list[str] | None:
-        """What has changed since the outputs of a step were made, in words; None: they never were."""
+        """What has changed since a step's outputs were made, in words; None if they were never made."""
 
     @abstractmethod
     def bring(self, step: Step, *, force: bool, environment: Mapping[str, str]) -> Outcome:
-        """Let the outputs of a step fit its inputs, by running it where that is needed.
+        """Bring a step's outputs up to date, by running it if needed.
 
         Args:
             step: Of the pipeline.
@@ -33,4 +33,4 @@ class Store(ABC):
 
     @abstractmethod
     def digest(self, step: Step) -> str:
-        """Of the outputs of a step, as they were when it was done; empty where they never were."""
+        """Digest of a step's outputs when it finished; empty if it never did."""

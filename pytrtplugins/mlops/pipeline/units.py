@@ -1,4 +1,4 @@
-"""Amounts as people write them: ``4GiB``, ``30 min``, ``500m``."""
+"""Parse amounts as people write them: ``4GiB``, ``30 min``, ``500m``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A registry of models: engine files with what they were made of, the stages that they are in, and the history of both.
+"""A registry of models: engine files with their origin, their stages, and the history of both.
 
 Example::
 

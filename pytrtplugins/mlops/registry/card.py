@@ -1,4 +1,4 @@
-"""A version for people: what it is, where it comes from, what was measured, and its history, as rows of text and as a page."""
+"""Show a version to people: facts, origin, figures and history, as rows of text and as a page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...utils.atomic import write_atomic
-from ...utils.notebook import view
+from ...utils.notebook import object_html
 from .history import History
 from .manifest import ModelVersion
 
@@ -19,7 +19,7 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem
 
 
 def rows(version: ModelVersion, stage: str | None) -> list[tuple[str, str]]:
-    """What the version is and comes from: names and values, without figures."""
+    """Names and values of a version's facts and origin, without figures."""
     return list(_rows(version, stage))
 
 
@@ -34,9 +34,9 @@ def write_html(version: ModelVersion, history: History, path: Path) -> None:
     ]
     parts = [
         f"<h1>{title}</h1>",
-        view("", ("", ""), rows(version, history.stage_of(version.version))),
-        f"<h2>Figures</h2>{view('', ('figure', 'value'), figures)}" if figures else "",
-        f"<h2>History</h2>{view('', ('time', 'what', 'stage', 'who', 'why'), changes)}" if changes else "",
+        object_html("", ("", ""), rows(version, history.stage_of(version.version))),
+        f"<h2>Figures</h2>{object_html('', ('figure', 'value'), figures)}" if figures else "",
+        f"<h2>History</h2>{object_html('', ('time', 'what', 'stage', 'who', 'why'), changes)}" if changes else "",
     ]
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
@@ -46,12 +46,12 @@ def write_html(version: ModelVersion, history: History, path: Path) -> None:
 
 
 def figure_text(value: float | None) -> str:
-    """A figure with six digits; nothing where there is none."""
+    """A figure with six significant digits; empty if there is none."""
     return "" if value is None else f"{value:.6g}"
 
 
 def size_text(size: int) -> str:
-    """Such as ``14.1 MiB``."""
+    """A size in words, such as ``14.1 MiB``."""
     return f"{size / (1 << 20):.1f} MiB" if size >= 1 << 20 else f"{size:,} bytes"
 
 

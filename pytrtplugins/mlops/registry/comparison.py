@@ -1,4 +1,4 @@
-"""What differs between two versions."""
+"""Compare two versions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TensorChange:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What differs between two versions.
+    """The differences between two versions.
 
     Attributes:
         a: The first, such as ``animals:2``.
@@ -77,13 +77,13 @@ def compare(registry: ModelRegistry, a: ModelVersion, b: ModelVersion) -> Compar
 
 
 def _pairs(a: ModelVersion, b: ModelVersion) -> dict[str, tuple[str, str]]:
-    found = {name: (str(getattr(a, name)), str(getattr(b, name))) for name in ("engine", "precision", "licence", "run")}
+    facts = {name: (str(getattr(a, name)), str(getattr(b, name))) for name in ("engine", "precision", "licence", "run")}
     for name in ("networks", "data", "hardware", "packages"):
         first, second = getattr(a, name), getattr(b, name)
-        found |= {
+        facts |= {
             f"{name}.{key}": (first.get(key, ""), second.get(key, "")) for key in dict.fromkeys([*first, *second])
         }
-    return found
+    return facts
 
 
 def _bytes(version: ModelVersion, role: str) -> int:
@@ -95,11 +95,14 @@ def _table(registry: ModelRegistry, version: ModelVersion) -> CalibrationTable |
 
 
 def _changes(a: CalibrationTable, b: CalibrationTable) -> tuple[TensorChange, ...]:
-    found = [
+    changes = [
         TensorChange(name, a.amax(name) if name in a else None, b.amax(name) if name in b else None)
         for name in dict.fromkeys([*a, *b])
         if a.get(name) != b.get(name)
     ]
     return tuple(
-        sorted(found, key=lambda each: (0.0 if not each.ratio else min(each.ratio, 1 / each.ratio), each.tensor))
+        sorted(
+            changes,
+            key=lambda change: (0.0 if not change.ratio else min(change.ratio, 1 / change.ratio), change.tensor),
+        )
     )

@@ -1,4 +1,4 @@
-"""What a registry writes down of a version, and where it comes from."""
+"""Collect the facts that a registry records of a version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ...utils.text_formats import read_json
 from ...version import __version__
 from ..shards.manifest import NAME as SHARDS
 from ..shards.manifest import Manifest
-from .manifest import ENGINE, MAX_FIGURES, ModelVersion, StoredFile, checked, is_digest, now
+from .manifest import ENGINE, MAX_FIGURES, ModelVersion, StoredFile, check_fields, is_digest, now
 
 __all__ = ["data_digest", "describe", "environment", "of_cache", "read_figures"]
 
@@ -44,16 +44,16 @@ def describe(
     network: str | Path | None,
     figures: Mapping[str, float] | str | Path | Sequence[str | Path],
     data: Mapping[str, str | Path],
-    **said: Any,
+    **fields: Any,
 ) -> ModelVersion:
-    """Say what a version is made of, before it has a number and its files are stored.
+    """Describe a version before it has a number and its files are stored.
 
     Args:
         files: By role, the engine file among them.
         network: File that the engine was built from.
         figures: Numbers by name, or files of JSON that have them.
         data: By what it was used for: a file, a folder, or a digest.
-        said: Fields of `ModelVersion` that the user gives.
+        fields: Fields of `ModelVersion` that the user gives.
 
     Raises:
         EngineFileError: the engine file is damaged.
@@ -63,52 +63,52 @@ def describe(
     file = read_engine_file(files[ENGINE])
     file.check()
     facts, options = file.metadata, file.metadata.get("options")
-    engine, asked = str(facts.get("engine")), options.get("precision", "") if isinstance(options, dict) else ""
-    precision = str(facts.get("computes", asked))
+    engine, requested = str(facts.get("engine")), options.get("precision", "") if isinstance(options, dict) else ""
+    precision = str(facts.get("computes", requested))
     networks, seen = of_cache(files["calibration"]) if "calibration" in files else ({}, {})
     if network is not None:
         networks["source"] = data_digest(network)
     hardware, packages = environment()
     packages["built with"] = f"{facts.get('created_by')}; {facts.get('built_with')}"
-    made = ModelVersion(
+    version = ModelVersion(
         version=1,
         created=now(),
         engine=engine,
         precision=precision,
         files={role: StoredFile(path.name, "0" * 64, 0) for role, path in files.items()},
         networks={**networks, "built": str(facts["model_sha256"])},
-        data={**seen, **{role: data_digest(given) for role, given in data.items()}},
+        data={**seen, **{role: data_digest(source) for role, source in data.items()}},
         figures=_figures(figures, engine, precision),
         hardware=hardware,
         packages=packages,
-        **said,
+        **fields,
     )
-    return checked(made, said["name"])
+    return check_fields(version, fields["name"])
 
 
 def _figures(
-    given: Mapping[str, float] | str | Path | Sequence[str | Path], engine: str, precision: str
+    source: Mapping[str, float] | str | Path | Sequence[str | Path], engine: str, precision: str
 ) -> dict[str, float]:
-    if isinstance(given, Mapping):
-        return dict(given)
-    found: dict[str, float] = {}
-    for path in [given] if isinstance(given, (str, Path)) else given:
-        found.update(read_figures(Path(path), engine, precision))
-    return found
+    if isinstance(source, Mapping):
+        return dict(source)
+    figures: dict[str, float] = {}
+    for path in [source] if isinstance(source, (str, Path)) else source:
+        figures.update(read_figures(Path(path), engine, precision))
+    return figures
 
 
 def environment() -> tuple[dict[str, str], dict[str, str]]:
     """Hardware with drivers, and package versions, of this machine."""
     from ...doctor import machine  # a server that follows a registry does without it
 
-    found = machine()
+    facts = machine()
     versions = {"pytrtplugins": __version__, "Python": platform.python_version()}
     installed = {name: version for name in _PACKAGES if (version := installed_version(name))}
-    return {name: found[name] for name in _HARDWARE}, {**versions, **installed}
+    return {name: facts[name] for name in _HARDWARE}, {**versions, **installed}
 
 
 def of_cache(cache: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Digests of the network and of the data that the file beside a calibration cache names, by role.
+    """Digests of network and data, by role, from the sidecar of a calibration cache.
 
     Raises:
         CalibrationTableError: the cache is damaged, or does not belong to that file.
@@ -121,16 +121,16 @@ def of_cache(cache: Path) -> tuple[dict[str, str], dict[str, str]]:
     return networks, {"calibration": sidecar.data} if is_digest(sidecar.data) else {}
 
 
-def data_digest(given: str | Path) -> str:
-    """The digest of data: as it is given, of a file, of shards as they name it, or of the names and contents of all files in a folder.
+def data_digest(source: str | Path) -> str:
+    """The digest of data: given as such, of a file, of shards by their manifest, or of all names and contents in a folder.
 
     Raises:
         ModelRegistryError: there is no such file or folder, or the folder is empty.
         FormatError: the shards' own list of them is damaged.
     """
-    if is_digest(str(given)):
-        return str(given)
-    path = Path(given)
+    if is_digest(str(source)):
+        return str(source)
+    path = Path(source)
     if not os.path.isdir(path):
         try:
             return sha256_hex(path)
@@ -159,14 +159,14 @@ def read_figures(path: Path, engine: str, precision: str) -> dict[str, float]:
     Raises:
         ModelRegistryError: it is no JSON, has no numbers or too many, or is a table without such a row.
     """
-    found = read_json(path, error=ModelRegistryError)
-    if isinstance(found, dict) and {"command", "result"} <= found.keys():
-        found = found["result"]
-    if isinstance(found, dict) and isinstance(found.get("rows"), list):
-        found = _row(path, found["rows"], engine, precision)
-    elif isinstance(found, dict) and isinstance(found.get("figures"), dict):
-        found = found["figures"]
-    figures = dict(named_numbers(found))
+    data = read_json(path, error=ModelRegistryError)
+    if isinstance(data, dict) and {"command", "result"} <= data.keys():
+        data = data["result"]
+    if isinstance(data, dict) and isinstance(data.get("rows"), list):
+        data = _row(path, data["rows"], engine, precision)
+    elif isinstance(data, dict) and isinstance(data.get("figures"), dict):
+        data = data["figures"]
+    figures = dict(named_numbers(data))
     if not figures or len(figures) > MAX_FIGURES:
         raise ModelRegistryError(
             f"{path}: expected an object with 1 to {MAX_FIGURES:,} numbers, found {len(figures):,}", path=path
@@ -175,7 +175,7 @@ def read_figures(path: Path, engine: str, precision: str) -> dict[str, float]:
 
 
 def _row(path: Path, rows: list[Any], engine: str, precision: str) -> dict[str, Any]:
-    """What was measured of a variant."""
+    """Figures of one variant in a table."""
     variants = [row["variant"] for row in rows if isinstance(row, dict) and isinstance(row.get("variant"), dict)]
     for row in rows:
         variant = row.get("variant") if isinstance(row, dict) else None

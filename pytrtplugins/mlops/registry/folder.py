@@ -1,4 +1,4 @@
-"""The files of a registry: where they lie, how they are read and written, and who may write at a time."""
+"""The files of a registry: their layout, reading and writing, and locks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...utils.files import check_path, open_regular, read_regular, sha256_hex
 from ...utils.inside import holder, list_inside, open_inside
 from ...utils.text_formats import read_json
 from .history import History
-from .manifest import FORMAT, MAX_BYTES, ModelVersion, StoredFile, newer, read, version_from_json, write
+from .manifest import FORMAT, MAX_BYTES, ModelVersion, StoredFile, newer_format_error, read, version_from_json, write
 from .reference import check_name
 
 __all__ = ["Folder"]
@@ -57,31 +57,31 @@ class Folder:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Require a registry that this package knows.
+        """Require a registry in a known format.
 
         Raises:
             ModelRegistryError: there is none, or it has another format.
         """
         mark = self.path / _MARK
         try:
-            found = read_json(mark, max_bytes=MAX_BYTES, error=ModelRegistryError, within=self.path)
+            data = read_json(mark, max_bytes=MAX_BYTES, error=ModelRegistryError, within=self.path)
         except (FileNotFoundError, NotADirectoryError):
             raise ModelRegistryError(
                 f"{self.path}: there is no registry of models.\n"
                 "Do: pytrt models add FILE.engine --name NAME, or name another folder with --registry",
                 path=self.path,
             ) from None
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
-            raise newer(str(mark), found.get("format") if isinstance(found, dict) else found)
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise newer_format_error(str(mark), data.get("format") if isinstance(data, dict) else data)
 
     def names(self) -> list[str]:
         """The models."""
-        return [name for name, is_folder in self._listed(self.models).items() if is_folder]
+        return [name for name, is_folder in self._list_folder(self.models).items() if is_folder]
 
     def numbers(self, name: str) -> list[int]:
         """The versions of a model whose manifests are there, the oldest first."""
-        names = self._listed(self.models / check_name(name))
-        stems = [each.removesuffix(".json") for each in names if each.endswith(".json")]
+        names = self._list_folder(self.models / check_name(name))
+        stems = [file_name.removesuffix(".json") for file_name in names if file_name.endswith(".json")]
         return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal() and stem[0] != "0")
 
     def manifest(self, name: str, number: int) -> ModelVersion:
@@ -92,13 +92,13 @@ class Folder:
             FileNotFoundError: there is none.
         """
         path = self._manifest(name, number)
-        found = version_from_json(read(self._read(path), str(path)), str(path))
-        if (found.name, found.version) != (name, number):
-            raise ModelRegistryError(f"{path}: it is the manifest of {found}.\nDo: pytrt models check", path=path)
-        return found
+        version = version_from_json(read(self._read(path), str(path)), str(path))
+        if (version.name, version.version) != (name, number):
+            raise ModelRegistryError(f"{path}: it is the manifest of {version}.\nDo: pytrt models check", path=path)
+        return version
 
     def history(self, name: str) -> History:
-        """What was done with a model's versions.
+        """The history of a model.
 
         Raises:
             ModelRegistryError: the file is damaged.
@@ -134,8 +134,8 @@ class Folder:
                 stack.enter_context(held_lock(handle, shared=True))
             yield
 
-    def _listed(self, folder: Path) -> dict[str, bool]:
-        """The names in a folder, and which are folders; none where it is missing."""
+    def _list_folder(self, folder: Path) -> dict[str, bool]:
+        """The names in a folder, and which of them are folders; empty if it is missing."""
         try:
             return list_inside(folder, within=self.path, error=ModelRegistryError)
         except FileNotFoundError:

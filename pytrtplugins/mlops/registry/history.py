@@ -1,4 +1,4 @@
-"""What was done with the versions of a model: which stage each is in follows from that, and nothing else says it."""
+"""The history of a model's versions, which alone determines their stages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 @dataclass(frozen=True)
 class Change:
-    """A change of what a stage holds.
+    """A change of a stage.
 
     Attributes:
         time: When, in UTC, such as ``2026-01-31T12:00:00Z``.
@@ -79,23 +79,23 @@ class History:
     changes: tuple[Change, ...] = ()
 
     def stacks(self) -> dict[Stage, list[int]]:
-        """By stage the versions that were put there and not taken back, the present one last.
+        """By stage, the versions that were promoted and not rolled back, the present one last.
 
         Raises:
             ModelRegistryError: a change was not possible.
         """
-        found: dict[Stage, list[int]] = {"staging": [], "production": []}
+        by_stage: dict[Stage, list[int]] = {"staging": [], "production": []}
         removed: set[int] = set()
         for change in self.changes:
             if change.version in removed:
                 raise ModelRegistryError(f"version {change.version} was removed before")
             if change.action == "remove":
                 removed.add(change.version)
-            _CHANGES[change.action](found, change)
-        return found
+            _CHANGES[change.action](by_stage, change)
+        return by_stage
 
     def removed(self) -> set[int]:
-        """The versions that were removed."""
+        """The removed versions."""
         return {change.version for change in self.changes if change.action == "remove"}
 
     def current(self, stage: Stage) -> int | None:
@@ -116,14 +116,14 @@ class History:
         return "archived" if any(change.version == version for change in self.changes) else None
 
     def with_change(self, change: Change) -> History:
-        """This history and a further change.
+        """This history with one more change.
 
         Raises:
             ModelRegistryError: it is not possible.
         """
-        found = History((*self.changes, change))
-        found.stacks()
-        return found
+        history = History((*self.changes, change))
+        history.stacks()
+        return history
 
     @classmethod
     def from_json(cls, facts: Any) -> History:
@@ -134,9 +134,9 @@ class History:
         """
         if not isinstance(facts, Mapping) or facts.keys() != {"changes"} or not isinstance(facts["changes"], list):
             raise ModelRegistryError(f"not a history of stages: {shorten(facts)}")
-        found = cls(tuple(map(Change.from_json, facts["changes"])))
-        found.stacks()
-        return found
+        history = cls(tuple(map(Change.from_json, facts["changes"])))
+        history.stacks()
+        return history
 
 
 Stacks = dict[Stage, list[int]]
@@ -161,15 +161,15 @@ def _roll_back(stacks: Stacks, change: Change) -> None:
 
 
 def _remove(stacks: Stacks, change: Change) -> None:
-    """Let no rollback return to a version."""
+    """Take a version out of all stacks, so that no rollback returns to it."""
     for stage, stack in stacks.items():
         if stack[-1:] == [change.version]:
             raise ModelRegistryError(f"version {change.version} is in {stage}")
-        stack[:] = [each for each, _ in groupby(each for each in stack if each != change.version)]
+        stack[:] = [item for item, _ in groupby(item for item in stack if item != change.version)]
 
 
 def _take_out(stack: list[int], version: int) -> None:
-    stack[:] = [] if stack[-1:] == [version] else [each for each in stack if each != version]
+    stack[:] = [] if stack[-1:] == [version] else [item for item in stack if item != version]
 
 
 _CHANGES = {"promote": _promote, "rollback": _roll_back, "remove": _remove}

@@ -1,4 +1,4 @@
-"""Whether a registry is whole: every file has its digest, every manifest and history can be read, and nothing is left over."""
+"""Check the integrity of a registry: digests of files, manifests, histories, and leftovers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Problem", "RegistryCheck", "check", "remove_orphans"]
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong with a registry.
+    """One problem of a registry.
 
     Attributes:
         path: Where.
@@ -67,8 +67,8 @@ def check(folder: Folder, repair: bool = False) -> RegistryCheck:
     """
     folder.check()
     with folder.changing() if repair else folder.resting():
-        found = _Inspection(folder, contents=True)
-        return found.result(found.clean() if repair else ())
+        inspection = _Inspection(folder, contents=True)
+        return inspection.result(inspection.clean() if repair else ())
 
 
 def remove_orphans(folder: Folder) -> None:
@@ -77,7 +77,7 @@ def remove_orphans(folder: Folder) -> None:
 
 
 class _Inspection:
-    """What is found in a registry.
+    """One inspection of a registry, which collects problems.
 
     Args:
         folder: The registry's.
@@ -119,15 +119,15 @@ class _Inspection:
             return self._say(path, _first_line(error))
         removed, there = history.removed(), set[int]()
         numbers = {f"{number}.json": number for number in versions}
-        for each in sorted((self._folder.models / name).iterdir()):
-            if each.name not in numbers:
-                if each != path and ".part" not in each.name:
-                    self._say(each, "it does not belong here")
-            elif numbers[each.name] in removed:
-                self._say(each, "its version was removed", left_over=True)
+        for entry in sorted((self._folder.models / name).iterdir()):
+            if entry.name not in numbers:
+                if entry != path and ".part" not in entry.name:
+                    self._say(entry, "it does not belong here")
+            elif numbers[entry.name] in removed:
+                self._say(entry, "its version was removed", left_over=True)
             else:
-                self._look_at_version(name, numbers[each.name], each)
-                there.add(numbers[each.name])
+                self._look_at_version(name, numbers[entry.name], entry)
+                there.add(numbers[entry.name])
         for number in sorted({change.version for change in history.changes} - removed - there):
             self._unread = True
             self._say(path, f"it has version {number}, whose manifest is missing")
@@ -156,7 +156,7 @@ class _Inspection:
             self._say(path, f"{state}; {user} needs it. Do: add that file again, which restores it")
 
     def _look_for_orphans(self) -> None:
-        """What a killed process left over. While a manifest cannot be read, nobody knows which files no version needs."""
+        """Find leftovers of killed processes; skipped while a manifest is unreadable, since its files are unknown."""
         for path in self._folder.files():
             if path.name.startswith(".") and ".part" in path.name:
                 self._say(path, "a process that was killed left it over", left_over=True)

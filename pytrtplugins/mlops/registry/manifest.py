@@ -1,4 +1,4 @@
-"""What a registry knows of a version of a model: a file of JSON that never changes."""
+"""The manifest of a version: a JSON file that never changes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = [
     "MAX_FIGURES",
     "ModelVersion",
     "StoredFile",
-    "checked",
+    "check_fields",
     "is_digest",
-    "newer",
+    "newer_format_error",
     "now",
     "read",
     "version_from_json",
@@ -48,7 +48,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file of a version; the registry has it by its digest.
+    """A file of a version, stored under its digest.
 
     Attributes:
         name: What it was called.
@@ -63,7 +63,7 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class ModelVersion:
-    """A version of a model: its files, what they were made of, and what was measured.
+    """A version of a model: its files, their origin, and figures.
 
     Attributes:
         name: Of the model.
@@ -107,11 +107,11 @@ class ModelVersion:
 
     @property
     def bytes(self) -> int:
-        """Of all its files."""
+        """Size of all its files, in bytes."""
         return sum(file.bytes for file in self.files.values())
 
     def __str__(self) -> str:
-        """Such as ``animals:3``."""
+        """Name and number, such as ``animals:3``."""
         return f"{self.name}:{self.version}"
 
 
@@ -123,7 +123,7 @@ def write(value: Any) -> bytes:
 
 
 def read(data: bytes, where: str) -> Any:
-    """The fields that `write` wrote; ``where`` they are from goes into messages.
+    """Parse the fields that `write` wrote; ``where`` names the file in messages.
 
     Raises:
         ModelRegistryError: they are damaged, or of a newer format.
@@ -132,20 +132,22 @@ def read(data: bytes, where: str) -> Any:
     def error(text: str, **facts: Any) -> ModelRegistryError:
         return ModelRegistryError(f"{text}\nDo: pytrt models check", **facts)
 
-    found = parse_json(data, where, max_bytes=MAX_BYTES, error=error)
-    if not isinstance(found, dict) or not {"format"} <= found.keys():
+    fields_read = parse_json(data, where, max_bytes=MAX_BYTES, error=error)
+    if not isinstance(fields_read, dict) or not {"format"} <= fields_read.keys():
         raise error(f"{where}: not a file of a registry of models", path=where)
-    if found["format"] != FORMAT:
-        raise newer(where, found["format"])
-    if found.keys() != {"format", "sha256", "content"} or found["sha256"] != _digest(found["content"]):
+    if fields_read["format"] != FORMAT:
+        raise newer_format_error(where, fields_read["format"])
+    if fields_read.keys() != {"format", "sha256", "content"} or fields_read["sha256"] != _digest(
+        fields_read["content"]
+    ):
         raise error(f"{where}: damaged: its contents do not have the digest that it names", path=where)
-    return found["content"]
+    return fields_read["content"]
 
 
-def newer(where: str, found: object) -> ModelRegistryError:
-    """The error for a format that this package does not know."""
+def newer_format_error(where: str, actual_format: object) -> ModelRegistryError:
+    """The error for a format of a newer version of this package."""
     return ModelRegistryError(
-        f"{where}: format {shorten(found)}, this package knows format {FORMAT}: a newer one wrote it.\n"
+        f"{where}: format {shorten(actual_format)}, this package knows format {FORMAT}: a newer one wrote it.\n"
         "Do: pip install --upgrade pytrtplugins",
         path=where,
     )
@@ -157,15 +159,17 @@ def version_from_json(facts: Any, where: str) -> ModelVersion:
     Raises:
         ModelRegistryError: a field is missing, unknown or wrong.
     """
-    known = {each.name for each in fields(ModelVersion)}
-    if not isinstance(facts, dict) or facts.keys() != known:
-        found = shorten(sorted(facts)) if isinstance(facts, dict) else shorten(facts)
-        raise ModelRegistryError(f"{where}: expected the fields {', '.join(sorted(known))}, found {found}", path=where)
-    return checked(ModelVersion(**{**facts, "files": _files(facts["files"], where)}), where)
+    field_names = {item.name for item in fields(ModelVersion)}
+    if not isinstance(facts, dict) or facts.keys() != field_names:
+        keys = shorten(sorted(facts)) if isinstance(facts, dict) else shorten(facts)
+        raise ModelRegistryError(
+            f"{where}: expected the fields {', '.join(sorted(field_names))}, found {keys}", path=where
+        )
+    return check_fields(ModelVersion(**{**facts, "files": _files(facts["files"], where)}), where)
 
 
-def checked(version: ModelVersion, where: str) -> ModelVersion:
-    """Give back a version whose fields may stand in a manifest.
+def check_fields(version: ModelVersion, where: str) -> ModelVersion:
+    """The version, after checking that its fields are valid in a manifest.
 
     Raises:
         ModelRegistryError: one may not.
@@ -193,9 +197,9 @@ def _digest(facts: Any) -> str:
 def _files(facts: Any, where: str) -> dict[str, StoredFile]:
     if not isinstance(facts, dict):
         raise ModelRegistryError(f"{where}: files cannot be {shorten(facts)}", path=where)
-    wanted = {each.name for each in fields(StoredFile)}
+    field_names = {item.name for item in fields(StoredFile)}
     for role, file in facts.items():
-        if not isinstance(file, dict) or file.keys() != wanted:
+        if not isinstance(file, dict) or file.keys() != field_names:
             raise ModelRegistryError(f"{where}: files, {shorten(role)} cannot be {shorten(file)}", path=where)
     return {role: StoredFile(**file) for role, file in facts.items()}
 
@@ -227,7 +231,7 @@ def _is_file(value: Any) -> bool:
     )
 
 
-def _mapping(fits: Callable[[Any], bool], most: int = _MAX_ENTRIES) -> Callable[[Any], bool]:
+def _is_mapping_of(fits: Callable[[Any], bool], most: int = _MAX_ENTRIES) -> Callable[[Any], bool]:
     def check(value: Any) -> bool:
         return (
             isinstance(value, Mapping)
@@ -244,12 +248,12 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "created": lambda value: isinstance(value, str) and _TIME.fullmatch(value) is not None,
     "engine": _is_word,
     "precision": _is_text,
-    "files": lambda value: _mapping(_is_file)(value) and ENGINE in value,
-    "networks": _mapping(is_digest),
-    "data": _mapping(is_digest),
-    "figures": _mapping(_is_number, MAX_FIGURES),
-    "hardware": _mapping(_is_text),
-    "packages": _mapping(_is_text),
+    "files": lambda value: _is_mapping_of(_is_file)(value) and ENGINE in value,
+    "networks": _is_mapping_of(is_digest),
+    "data": _is_mapping_of(is_digest),
+    "figures": _is_mapping_of(_is_number, MAX_FIGURES),
+    "hardware": _is_mapping_of(_is_text),
+    "packages": _is_mapping_of(_is_text),
     "licence": _is_text,
     "run": _is_text,
     "parent": lambda value: value is None or _is_version(value),

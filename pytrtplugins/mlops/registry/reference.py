@@ -1,4 +1,4 @@
-"""How users name a version: ``animals``, ``animals:3``, ``animals@production``."""
+"""Parse references to versions: ``animals``, ``animals:3``, ``animals@production``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 
 @dataclass(frozen=True)
 class Reference:
-    """A version of a model, as a user names it.
+    """A user's reference to a version of a model.
 
     Attributes:
         name: Of the model.
@@ -31,7 +31,7 @@ class Reference:
     stage: Stage | None = None
 
     def __str__(self) -> str:
-        """As it was written."""
+        """The reference as it was written."""
         behind = f":{self.version}" if self.version is not None else f"@{self.stage}" if self.stage is not None else ""
         return self.name + behind
 
@@ -54,7 +54,7 @@ class Reference:
 
 
 def check_name(name: str) -> str:
-    """Give back a name that a model may have: it is also the name of a folder.
+    """Check a model's name, which is also the name of a folder.
 
     Raises:
         UsageError: it is none.

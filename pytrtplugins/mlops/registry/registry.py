@@ -1,4 +1,4 @@
-"""The registry of models: what users call."""
+"""The registry of models: the public interface."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...errors import ModelRegistryError, UsageError
 from ...utils.files import sha256_hex
-from ...utils.numbers import check_whole
+from ...utils.numbers import check_int
 from . import facts
 from .folder import Folder
 from .history import STAGES, Action, Change, History, Stage
@@ -29,12 +29,12 @@ _TIMES = ("version", "created", "run", "parent", "hardware", "packages")  # what
 
 
 def default_folder() -> Path:
-    """The registry's folder where nobody names one: as ``PYTRT_MODEL_REGISTRY`` says, or ``.pytrt/models``."""
+    """The default registry folder: ``PYTRT_MODEL_REGISTRY``, or ``.pytrt/models``."""
     return Path(os.environ.get(REGISTRY) or ".pytrt/models")
 
 
 class ModelRegistry:
-    """A registry of models in a folder. Several processes may use it at a time; one that is killed leaves it whole.
+    """A registry of models in a folder. Several processes may use it at once; a killed one leaves it intact.
 
     Args:
         folder: Where it is, or is made with the first version; None: `default_folder`.
@@ -82,15 +82,15 @@ class ModelRegistry:
             licence: Under which the model may be used, such as ``Apache-2.0``.
             run: The run of a pipeline that made it.
             parent: The version that it follows; None: the newest.
-            note: What else is to be said.
+            note: Free text, such as what changed.
 
         Raises:
             EngineFileError: it is no engine file, or damaged.
             ModelRegistryError: the version exists, a file cannot be used, or the registry cannot be written.
         """
         check_name(name)
-        kept = {ENGINE: engine_file, "calibration": cache, "precision": precision_file}
-        paths = {role: Path(path) for role, path in kept.items() if path is not None}
+        given_paths = {ENGINE: engine_file, "calibration": cache, "precision": precision_file}
+        paths = {role: Path(path) for role, path in given_paths.items() if path is not None}
         draft = facts.describe(
             paths, network, figures, data or {}, name=name, licence=licence, run=run, parent=parent, note=note
         )
@@ -98,31 +98,37 @@ class ModelRegistry:
             files = {role: self.folder.store(path) for role, path in paths.items()}
             return self._add(replace(draft, files=files), version)
 
-    def _add(self, draft: ModelVersion, wanted: int | None) -> ModelVersion:
-        """Give a version its number, and make it known."""
+    def _add(self, draft: ModelVersion, requested: int | None) -> ModelVersion:
+        """Assign a number to a version, and write its manifest."""
         history, numbers = self.folder.history(draft.name), self.folder.numbers(draft.name)
         there = [number for number in numbers if number not in history.removed()]
-        if wanted is None:
+        if requested is None:
             same = (
-                next((each for each in self.versions(draft.name)[::-1] if _alike(each, draft)), None) if there else None
+                next((existing for existing in self.versions(draft.name)[::-1] if _alike(existing, draft)), None)
+                if there
+                else None
             )
             if same is not None:
                 return same
-        taken = {*numbers, *history.removed()}
-        number = max(taken, default=0) + 1 if wanted is None else check_whole("version", wanted, 1, _MOST_VERSIONS)
-        if number in taken:
+        used_numbers = {*numbers, *history.removed()}
+        number = (
+            max(used_numbers, default=0) + 1
+            if requested is None
+            else check_int("version", requested, 1, _MOST_VERSIONS)
+        )
+        if number in used_numbers:
             state = "exists" if number in there else "existed, and was removed"
             raise ModelRegistryError(
                 f"{draft.name}:{number} {state}: a version never changes.\n"
-                f"Do: leave --version out, and it becomes {draft.name}:{max(taken) + 1}",
+                f"Do: leave --version out, and it becomes {draft.name}:{max(used_numbers) + 1}",
                 version=number,
             )
         if draft.parent is not None and draft.parent not in there:
             raise self._unknown(draft.name, draft.parent)
         parent = draft.parent if draft.parent is not None else max(there, default=None)
-        made = replace(draft, version=number, parent=parent)
-        self.folder.write_manifest(made)
-        return made
+        version = replace(draft, version=number, parent=parent)
+        self.folder.write_manifest(version)
+        return version
 
     # -- what is there -----------------------------------------------------------------------------------------------
 
@@ -141,7 +147,7 @@ class ModelRegistry:
         Raises:
             ModelRegistryError: there is no such model, or a manifest is damaged.
         """
-        numbers = self._known(name)
+        numbers = self._version_numbers(name)
         return tuple(self.folder.manifest(name, number) for number in numbers)
 
     def get(self, name: str, version: int | None = None, *, stage: Stage | None = None) -> ModelVersion:
@@ -155,7 +161,7 @@ class ModelRegistry:
             raise UsageError(f"{name}: give a version or a stage, not both")
         if stage is not None and stage not in STAGES:
             raise UsageError(f"stage {stage!r}: expected one of {', '.join(STAGES)}")
-        numbers = self._known(name)
+        numbers = self._version_numbers(name)
         if stage == "archived":
             raise UsageError(f"{name}@archived: several versions may be archived: name one by its number")
         if stage is not None:
@@ -173,33 +179,33 @@ class ModelRegistry:
 
     def find(self, reference: Reference | str) -> ModelVersion:
         """The version that ``NAME``, ``NAME:VERSION`` or ``NAME@STAGE`` names; see `get`."""
-        found = Reference.parse(reference) if isinstance(reference, str) else reference
-        return self.get(found.name, found.version, stage=found.stage)
+        parsed = Reference.parse(reference) if isinstance(reference, str) else reference
+        return self.get(parsed.name, parsed.version, stage=parsed.stage)
 
     def with_digest(self, digest: str) -> tuple[ModelVersion, ...]:
-        """The versions that have a digest, or one that begins so: of a file, of their network, of their data.
+        """The versions with this digest, or prefix of one, of a file, of their network or of their data.
 
         Raises:
             ModelRegistryError: none has it.
         """
-        found = tuple(
+        matches = tuple(
             version
             for name in self.names()
             for version in self.versions(name)
             if any(
-                each.startswith(digest)
-                for each in (
+                candidate.startswith(digest)
+                for candidate in (
                     *(file.sha256 for file in version.files.values()),
                     *version.networks.values(),
                     *version.data.values(),
                 )
             )
         )
-        if not found:
+        if not matches:
             raise ModelRegistryError(
                 f"{self.folder.path}: no version has the digest {digest}.\nDo: pytrt models list", digest=digest
             )
-        return found
+        return matches
 
     def file(self, version: ModelVersion, role: str = ENGINE) -> Path:
         """The path of a file of a version, whose contents were compared with its digest. Its contents must not be changed.
@@ -212,27 +218,27 @@ class ModelRegistry:
             raise ModelRegistryError(f"{version} has no file {role!r}; it has {', '.join(version.files)}", role=role)
         path = self.folder.object(stored.sha256)
         try:
-            found = sha256_hex(path, within=self.folder.path)
+            digest = sha256_hex(path, within=self.folder.path)
         except FileNotFoundError:
-            found = ""
-        if found != stored.sha256:
-            state = f"damaged: its contents have the SHA-256 {found}" if found else "missing"
+            digest = ""
+        if digest != stored.sha256:
+            state = f"damaged: its contents have the SHA-256 {digest}" if digest else "missing"
             raise ModelRegistryError(
                 f"{path}: {state}; {version} needs it as {stored.name}.\n"
                 f"Do: add the file {stored.name} again, which restores it; or pytrt models rollback {version.name}",
                 path=path,
                 expected=stored.sha256,
-                found=found,
+                found=digest,
             )
         return path
 
     def history(self, name: str) -> History:
-        """What was done with a model's versions.
+        """The history of a model's versions.
 
         Raises:
             ModelRegistryError: there is no such model, or its history is damaged.
         """
-        self._known(name)
+        self._version_numbers(name)
         return self.folder.history(name)
 
     # -- what changes ------------------------------------------------------------------------------------------------
@@ -240,7 +246,7 @@ class ModelRegistry:
     def promote(
         self, name: str, version: int | None = None, *, to: Stage = "production", why: str = "", who: str | None = None
     ) -> Change:
-        """Put a version into a stage, in the place of the one that is there. Its files are compared with their digests before.
+        """Put a version into a stage, replacing the present one. Its files are first compared with their digests.
 
         Args:
             name: Of the model.
@@ -259,13 +265,13 @@ class ModelRegistry:
         if to not in STAGES:
             raise UsageError(f"stage {to!r}: expected one of {', '.join(STAGES)}")
         with self._changing(name):
-            found = self.get(name, version)
+            chosen = self.get(name, version)
             history = self.folder.history(name)
-            if history.stage_of(found.version) == to:
-                return next(each for each in history.changes[::-1] if each.version == found.version)
-            for role in found.files:
-                self.file(found, role)
-            return self._change(name, "promote", found.version, to, why, who)
+            if history.stage_of(chosen.version) == to:
+                return next(change for change in history.changes[::-1] if change.version == chosen.version)
+            for role in chosen.files:
+                self.file(chosen, role)
+            return self._change(name, "promote", chosen.version, to, why, who)
 
     def rollback(self, name: str, *, stage: Stage = "production", why: str = "", who: str | None = None) -> Change:
         """Put the version back that was in a stage before the present one.
@@ -296,7 +302,7 @@ class ModelRegistry:
         return check(self.folder, repair)
 
     def remove(self, name: str, version: int, *, why: str = "", who: str | None = None) -> Change:
-        """Remove a version, and those of its files that no other version has. Its number is never given again.
+        """Remove a version, and its files that no other version has. Its number is never used again.
 
         Raises:
             ModelRegistryError: there is no such version, or it is in a stage.
@@ -312,15 +318,16 @@ class ModelRegistry:
 
     @contextmanager
     def _changing(self, name: str) -> Iterator[None]:
-        """Change a model that is there, alone."""
-        self._known(name)
+        """Lock an existing model for a change."""
+        self._version_numbers(name)
         with self.folder.changing():
             yield
 
     def _change(
         self, name: str, action: Action, version: int, stage: Stage | None, why: str, who: str | None
     ) -> Change:
-        change = Change(now(), _user() if who is None else who, why, action, version, stage)
+        """Make a change, and append it to the history."""
+        change = Change(now(), _user_name() if who is None else who, why, action, version, stage)
         Change.from_json(vars(change))
         try:
             history = self.folder.history(name).with_change(change)
@@ -333,7 +340,7 @@ class ModelRegistry:
         removed = self.folder.history(name).removed()
         return [number for number in self.folder.numbers(name) if number not in removed]
 
-    def _known(self, name: str) -> list[int]:
+    def _version_numbers(self, name: str) -> list[int]:
         """The numbers of a model's versions.
 
         Raises:
@@ -365,7 +372,7 @@ def _alike(old: ModelVersion, new: ModelVersion) -> bool:
     )
 
 
-def _user() -> str:
+def _user_name() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # in a container a number may have no name

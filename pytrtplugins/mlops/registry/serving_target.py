@@ -1,4 +1,4 @@
-"""What a server asks of a registry, for targets such as ``registry:animals@production``; pyproject.toml registers this module."""
+"""Resolve a server's targets such as ``registry:animals@production``; pyproject.toml registers this module."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def current(target: str, folder: str) -> ModelVersion:
 
 
 def state(target: str, folder: str) -> tuple[int, int, int] | None:
-    """What differs once a version came into a stage, at little cost; None: the file is not there."""
+    """A cheap fingerprint of a registry, which changes when a version enters a stage; None if its file is missing."""
     try:
         status = os.stat(Folder(Path(folder)).history_path(name_of(target)))
     except OSError:

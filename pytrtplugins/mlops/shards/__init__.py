@@ -1,4 +1,4 @@
-"""Photos and their boxes as shards, for training: tar files in WebDataset's convention, with an index for any order."""
+"""Shards of photos and boxes for training: tar files in WebDataset's convention, with an index for random access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check a set of shards: every byte against its checksum, every index against its tar, every photo and box; and make lost indexes."""
+"""Check a set of shards: checksums, indexes, photos and boxes; and restore lost indexes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ...errors import FormatError, ImageError
 from ...utils.file_set import tar_members
 from ...utils.files import open_regular, regular_size, sha256_hex
-from ...utils.numbers import check_whole
+from ...utils.numbers import check_int
 from ...utils.prefetch import threads_for_files
 from ...utils.progress import progress_bar
 from ...utils.text_formats import parse_json, shorten
@@ -54,7 +54,7 @@ class ClassCount:
 
 @dataclass(frozen=True)
 class CheckedShards:
-    """What is in a set of shards, and what is wrong with it.
+    """Contents and problems of a set of shards.
 
     Attributes:
         folder: Of the set.
@@ -91,8 +91,8 @@ class CheckedShards:
 
 
 @dataclass
-class _Found:
-    """What one shard holds."""
+class _ShardResult:
+    """Contents and problems of one shard."""
 
     photos: int = 0
     turned: int = 0
@@ -124,75 +124,77 @@ def check_shards(
         FormatError: the manifest is damaged.
     """
     folder = Path(folder)
-    threads = threads_for_files() if workers is None else check_whole("workers", workers, 1, MAX_WORKERS)
+    threads = threads_for_files() if workers is None else check_int("workers", workers, 1, MAX_WORKERS)
     manifest = Manifest.read(folder)
     with progress_bar("check", sum(shard.photos for shard in manifest.shards), progress) as bar:
 
-        def check(shard: ShardFacts) -> _Found:
+        def check(shard: ShardFacts) -> _ShardResult:
             return _check_shard(folder, shard, manifest.classes, repair, decode, bar)
 
         with ThreadPoolExecutor(threads) as pool:
-            found = list(pool.map(check, manifest.shards))
-    known = {facts.file for facts in manifest.shards}
-    strange = sorted(path.name for path in folder.glob("*.tar") if path.name not in known)
+            results = list(pool.map(check, manifest.shards))
+    listed = {facts.file for facts in manifest.shards}
+    strange = sorted(path.name for path in folder.glob("*.tar") if path.name not in listed)
     strangers = [Problem(name, "a tar that the manifest does not name") for name in strange]
-    return _summary(folder, manifest, found, strangers)
+    return _summary(folder, manifest, results, strangers)
 
 
-def _summary(folder: Path, manifest: Manifest, found: list[_Found], strangers: list[Problem]) -> CheckedShards:
-    rows = [boxes for each in found for boxes in each.rows]
+def _summary(folder: Path, manifest: Manifest, results: list[_ShardResult], strangers: list[Problem]) -> CheckedShards:
+    rows = [boxes for result in results for boxes in result.rows]
     boxes, photos = Counter[int](), Counter[int]()
-    for each in rows:
-        numbers = each[:, 0].astype(int).tolist()
+    for result in rows:
+        numbers = result[:, 0].astype(int).tolist()
         boxes.update(numbers)
         photos.update(set(numbers))
-    contents = Counter(content for each in found for content in each.contents)
+    contents = Counter(content for result in results for content in result.contents)
     return CheckedShards(
         folder=str(folder),
         digest=manifest.digest,
         shards=len(manifest.shards),
-        photos=sum(each.photos for each in found),
+        photos=sum(result.photos for result in results),
         boxes=sum(map(len, rows)),
         bytes=sum(shard.bytes for shard in manifest.shards),
         classes=tuple(ClassCount(name, boxes[number], photos[number]) for number, name in enumerate(manifest.classes)),
-        unlabelled=sum(not len(each) for each in rows),
+        unlabelled=sum(not len(result) for result in rows),
         identical=sum(count - 1 for count in contents.values()),
-        turned=sum(each.turned for each in found),
-        problems=(*(problem for each in found for problem in each.problems), *strangers),
-        repaired=tuple(shard.index for shard, each in zip(manifest.shards, found, strict=True) if each.repaired),
+        turned=sum(result.turned for result in results),
+        problems=(*(problem for result in results for problem in result.problems), *strangers),
+        repaired=tuple(shard.index for shard, result in zip(manifest.shards, results, strict=True) if result.repaired),
     )
 
 
 def _check_shard(
     folder: Path, shard: ShardFacts, classes: tuple[str, ...], repair: bool, decode: bool, bar: Callable[[], object]
-) -> _Found:
+) -> _ShardResult:
     """Compare a tar with the manifest, look at its photos, and compare its index with it."""
-    found, path = _Found(), folder / shard.file
+    result, path = _ShardResult(), folder / shard.file
     try:
         size = regular_size(path, within=folder)
         digest = sha256_hex(path, within=folder) if size == shard.bytes else ""
         if size != shard.bytes:
-            found.problems.append(Problem(shard.file, f"expected {shard.bytes:,} bytes, found {size:,}: copy it again"))
+            result.problems.append(
+                Problem(shard.file, f"expected {shard.bytes:,} bytes, found {size:,}: copy it again")
+            )
         elif digest != shard.sha256:
             what = f"expected SHA-256 {shard.sha256[:16]}..., found {digest[:16]}...: copy it again"
-            found.problems.append(Problem(shard.file, what))
-        index = _scan(path, size, classes, decode, found, bar)
+            result.problems.append(Problem(shard.file, what))
+        index = _scan(path, size, classes, decode, result, bar)
     except FileNotFoundError:
-        found.problems.append(Problem(shard.file, "the shard is missing: copy it again"))
-        return found
+        result.problems.append(Problem(shard.file, "the shard is missing: copy it again"))
+        return result
     except (FormatError, OSError) as error:
-        found.problems.append(Problem(shard.file, str(error).partition("\n")[0]))
-        return found
-    _check_index(folder / shard.index, index, len(classes), repair and not found.problems, found)
-    return found
+        result.problems.append(Problem(shard.file, str(error).partition("\n")[0]))
+        return result
+    _check_index(folder / shard.index, index, len(classes), repair and not result.problems, result)
+    return result
 
 
-def _check_index(path: Path, index: Index, classes: int, repair: bool, found: _Found) -> None:
-    """Compare an index with what the tar holds; write it where it differs, and that is asked for."""
+def _check_index(path: Path, index: Index, classes: int, repair: bool, result: _ShardResult) -> None:
+    """Compare an index with its tar; rewrite it if it differs and ``repair`` is on."""
     try:
-        held = Index.read(path, classes, index.tar_bytes)
-        same = (held.tar_bytes, held.keys) == (index.tar_bytes, index.keys) and all(
-            np.array_equal(getattr(held, name), getattr(index, name)) for name in _ARRAYS
+        stored = Index.read(path, classes, index.tar_bytes)
+        same = (stored.tar_bytes, stored.keys) == (index.tar_bytes, index.keys) and all(
+            np.array_equal(getattr(stored, name), getattr(index, name)) for name in _ARRAYS
         )
         what = "" if same else "the index differs from the tar"
     except FileNotFoundError:
@@ -201,13 +203,13 @@ def _check_index(path: Path, index: Index, classes: int, repair: bool, found: _F
         what = str(error).partition("\n")[0].removeprefix(f"{path}: ")
     if what and repair:
         index.write(path)
-        found.repaired = True
+        result.repaired = True
     elif what:
-        found.problems.append(Problem(path.name, f"{what}: --repair makes it from the tar, where that is whole"))
+        result.problems.append(Problem(path.name, f"{what}: --repair makes it from the tar, where that is whole"))
 
 
 def _scan(
-    path: Path, size: int, classes: tuple[str, ...], decode: bool, found: _Found, bar: Callable[[], object]
+    path: Path, size: int, classes: tuple[str, ...], decode: bool, result: _ShardResult, bar: Callable[[], object]
 ) -> Index:
     """The index of a tar, made from the tar alone.
 
@@ -228,18 +230,18 @@ def _scan(
                 raise FormatError(f"{name[:200]!r} does not belong to a photo before it")
             image, start, count = images.pop(key)
             data = _read(file, start, count, MAX_FILE_BYTES)
-            rows = _boxes(_read(file, offset, length, _MAX_LABEL_BYTES), name, classes, found)
-            _look_at(data, image, decode, found)
+            rows = _boxes(_read(file, offset, length, _MAX_LABEL_BYTES), name, classes, result)
+            _look_at(data, image, decode, result)
             keys.append(key)
             photos.append((start, count))
             checksums.append(zlib.crc32(data))
-            found.rows.append(rows)
-            found.photos += 1
+            result.rows.append(rows)
+            result.photos += 1
             bar()
     if images:
         raise FormatError(f"{shorten(next(iter(images)))} has no labels beside it")
-    found.contents = [(checksum, length) for checksum, (_, length) in zip(checksums, photos, strict=True)]
-    return make_index(size, photos, checksums, keys, found.rows)
+    result.contents = [(checksum, length) for checksum, (_, length) in zip(checksums, photos, strict=True)]
+    return make_index(size, photos, checksums, keys, result.rows)
 
 
 def _read(file: BinaryIO, offset: int, size: int, max_bytes: int) -> bytes:
@@ -251,25 +253,25 @@ def _read(file: BinaryIO, offset: int, size: int, max_bytes: int) -> bytes:
     return data
 
 
-def _look_at(data: bytes, name: str, decode: bool, found: _Found) -> None:
-    """Read the head of a photo, or all of it."""
+def _look_at(data: bytes, name: str, decode: bool, result: _ShardResult) -> None:
+    """Read the head of a photo, or decode all of it."""
     try:
         photo = read_header(data, name)
-        found.turned += photo.turned
+        result.turned += photo.turned
         if SUFFIXES.get(photo.format) != name.rpartition(".")[2]:
-            found.problems.append(Problem(name, f"its suffix is that of another format than {photo.format}"))
+            result.problems.append(Problem(name, f"its suffix is that of another format than {photo.format}"))
         if decode:
             decode_image(data, name)
     except ImageError as error:
-        found.problems.append(Problem(name, str(error).partition("\n")[0].removeprefix(f"photo {name}: ")))
+        result.problems.append(Problem(name, str(error).partition("\n")[0].removeprefix(f"photo {name}: ")))
 
 
-def _boxes(data: bytes, name: str, classes: tuple[str, ...], found: _Found) -> npt.NDArray[np.float32]:
-    """The boxes of a .json beside a photo; none, and a problem, where they cannot be used."""
+def _boxes(data: bytes, name: str, classes: tuple[str, ...], result: _ShardResult) -> npt.NDArray[np.float32]:
+    """Boxes of a photo's .json; if it is unusable, none, and a problem."""
     try:
         facts = parse_json(data, name)
     except FormatError as error:
-        found.problems.append(Problem(name, str(error).removeprefix(f"{name}: ")))
+        result.problems.append(Problem(name, str(error).removeprefix(f"{name}: ")))
         return np.zeros((0, 5), np.float32)
     rows = facts.get("boxes") if isinstance(facts, dict) else None
     names = facts.get("names") if isinstance(facts, dict) else None
@@ -279,17 +281,17 @@ def _boxes(data: bytes, name: str, classes: tuple[str, ...], found: _Found) -> n
         or len(rows) != len(names)
         or not all(map(_is_row, rows))
     ):
-        found.problems.append(Problem(name, "expected boxes as lists of 5 numbers, and a name for each"))
+        result.problems.append(Problem(name, "expected boxes as lists of 5 numbers, and a name for each"))
         return np.zeros((0, 5), np.float32)
     boxes = np.array(rows, np.float32).reshape(-1, 5)
     for row, label in zip(boxes.tolist(), names, strict=True):
-        known = classes[int(row[0])] if row[0] in range(len(classes)) else None
+        class_name = classes[int(row[0])] if row[0] in range(len(classes)) else None
         corners = [row[1] - row[3] / 2, row[2] - row[4] / 2, row[1] + row[3] / 2, row[2] + row[4] / 2]
-        if known is None or known != label:
-            found.problems.append(Problem(name, f"the class {row[0]:g}, {shorten(label)}, is not one of the set"))
+        if class_name is None or class_name != label:
+            result.problems.append(Problem(name, f"the class {row[0]:g}, {shorten(label)}, is not one of the set"))
             return np.zeros((0, 5), np.float32)
         if min(row[3:]) <= 0 or min(corners) < -_TOLERANCE or max(corners) > 1 + _TOLERANCE:
-            found.problems.append(Problem(name, f"a box without an area, or outside the photo: {shorten(row[1:])}"))
+            result.problems.append(Problem(name, f"a box without an area, or outside the photo: {shorten(row[1:])}"))
     return boxes
 
 

@@ -1,4 +1,4 @@
-"""The index of a shard: where each photo lies, and its boxes, so that a photo takes one read, in any order."""
+"""The index of a shard: offset and boxes of each photo, so that any photo needs one read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ARRAYS = {
 
 @dataclass(frozen=True)
 class Index:
-    """What a shard holds.
+    """Keys, offsets and boxes of a shard's photos.
 
     Fields:
         tar_bytes: Size of the tar.
@@ -81,7 +81,7 @@ class Index:
 
     @classmethod
     def read(cls, path: Path, classes: int, tar_bytes: int) -> Index:
-        """Read an index, and check that it agrees with itself: ranges, names, boxes.
+        """Read an index, and check its consistency: ranges, names, boxes.
 
         Args:
             path: The file.
@@ -96,12 +96,12 @@ class Index:
         for name, kind in _ARRAYS.items():
             dims = 2 if name in ("photos", "boxes") else 1
             if name not in arrays or arrays[name].dtype != np.dtype(f"<{kind}") or arrays[name].ndim != dims:
-                raise _damaged(path, f"its array {name!r} is missing, or of another type")
+                raise _damaged_error(path, f"its array {name!r} is missing, or of another type")
         head = _head(arrays["head"], path)
         photos, key_ends, box_ends = arrays["photos"], arrays["key_ends"], arrays["box_ends"]
         counts = {len(photos), len(arrays["checksums"]), len(key_ends), len(box_ends)}
         if len(counts) > 1 or photos.shape[1:] != (2,) or arrays["boxes"].shape[1:] != (5,):
-            raise _damaged(path, "its arrays have different lengths")
+            raise _damaged_error(path, "its arrays have different lengths")
         _check_ends(key_ends, arrays["keys"], path)
         _check_ends(box_ends, arrays["boxes"], path)
         _check_ranges(photos, head["tar_bytes"], path)
@@ -114,7 +114,7 @@ def _head(array: npt.NDArray[Any], path: Path) -> dict[str, Any]:
     head = parse_json(array.tobytes(), path)
     size = head.get("tar_bytes") if isinstance(head, dict) else None
     if not isinstance(head, dict) or head.get("format") != "pytrtplugins shard index" or type(size) is not int:
-        raise _damaged(path, "it is not the index of a shard")
+        raise _damaged_error(path, "it is not the index of a shard")
     if head.get("version") != VERSION:
         raise FormatError(
             f"{path}: version {shorten(head.get('version'))} of the index is not known; this package reads {VERSION}.\n"
@@ -127,7 +127,7 @@ def _head(array: npt.NDArray[Any], path: Path) -> dict[str, Any]:
 def _check_ends(ends: npt.NDArray[np.int64], items: npt.NDArray[Any], path: Path) -> None:
     steps = np.diff(ends, prepend=0)
     if (steps < 0).any() or (ends[-1] if len(ends) else 0) != len(items) or (ends < 0).any():
-        raise _damaged(path, "its lengths do not add up")
+        raise _damaged_error(path, "its lengths do not add up")
 
 
 def _check_ranges(photos: npt.NDArray[np.int64], tar_bytes: int, path: Path) -> None:
@@ -138,13 +138,13 @@ def _check_ranges(photos: npt.NDArray[np.int64], tar_bytes: int, path: Path) -> 
         or (offsets > tar_bytes).any()
         or (sizes > tar_bytes - offsets).any()
     ):
-        raise _damaged(path, f"a photo lies outside its tar of {tar_bytes:,} bytes")
+        raise _damaged_error(path, f"a photo lies outside its tar of {tar_bytes:,} bytes")
 
 
 def _check_boxes(boxes: npt.NDArray[np.float32], classes: int, path: Path) -> None:
     ids = boxes[:, 0]
     if not np.isfinite(boxes).all() or (ids < 0).any() or (ids >= classes).any() or (ids % 1 != 0).any():
-        raise _damaged(path, f"a box is not finite, or has a class that is not one of {classes}")
+        raise _damaged_error(path, f"a box is not finite, or has a class that is not one of {classes}")
 
 
 def _split(text: bytes, ends: npt.NDArray[np.int64], path: Path) -> tuple[str, ...]:
@@ -152,10 +152,10 @@ def _split(text: bytes, ends: npt.NDArray[np.int64], path: Path) -> tuple[str, .
     try:
         return tuple(text[start:end].decode() for start, end in zip(starts, ends, strict=False))
     except UnicodeDecodeError as error:
-        raise _damaged(path, "a photo's name is not UTF-8") from error
+        raise _damaged_error(path, "a photo's name is not UTF-8") from error
 
 
-def _damaged(path: Path, what: str) -> FormatError:
+def _damaged_error(path: Path, what: str) -> FormatError:
     return FormatError(
         f"{path}: the index is damaged: {what}.\nDo: pytrt shards check {path.parent} --repair, which makes it from the tar",
         path=path,

@@ -1,4 +1,4 @@
-"""One shard: its photos are read, looked at, and written; this is what a thread does."""
+"""Write one shard, as a thread does: read, check and write its photos."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["BadPhotosError", "ShardJob", "StoppedError", "write_shard"]
 
 @dataclass(frozen=True)
 class ShardJob:
-    """What the shards of a set have in common."""
+    """Settings that all shards of a set share."""
 
     files: FileSet
     folder: Path
@@ -37,12 +37,12 @@ class ShardJob:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a finished shard depends on beside its photos."""
+        """What a finished shard depends on besides its photos."""
         return {"classes": self.classes, "longest_side": self.longest_side, "exif": self.exif, "version": 1}
 
 
 class BadPhotosError(Exception):
-    """A shard whose photos cannot all be used."""
+    """Some photos of a shard cannot be used."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__(problems)
@@ -50,11 +50,11 @@ class BadPhotosError(Exception):
 
 
 class StoppedError(Exception):
-    """Another shard has failed, or the user wants to end."""
+    """Another shard has failed, or the user has stopped the run."""
 
 
 def write_shard(job: ShardJob, shard: PlannedShard, stop: threading.Event, bar: ProgressBar) -> dict[str, Any]:
-    """Write a tar and its index; gives what the journal keeps."""
+    """Write a tar and its index; returns the journal's entry."""
     problems, turned = list[Problem](), 0
     path = job.folder / shard.file
     with atomic_file(path, within=job.folder) as file:
@@ -76,7 +76,7 @@ def write_shard(job: ShardJob, shard: PlannedShard, stop: threading.Event, bar: 
         index, digest = writer.finish()
     facts = ShardFacts(shard.file, index.tar_bytes, digest, len(index), len(index.boxes))
     index.write(job.folder / facts.index)
-    return {"shard": vars(facts), "problems": [vars(each) for each in problems], "turned": turned}
+    return {"shard": vars(facts), "problems": [vars(problem) for problem in problems], "turned": turned}
 
 
 def _read_photo(job: ShardJob, planned: PlannedPhoto) -> tuple[Photo, bytes, Photo, npt.NDArray[np.float32]]:

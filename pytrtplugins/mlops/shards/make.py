@@ -1,4 +1,4 @@
-"""Make a set of shards of photos and labels; what was finished before an interruption is not done again."""
+"""Make a set of shards of photos and labels; continues after an interruption."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ...utils.files import locked_folder, regular_size
 from ...utils.inside import holder
 from ...utils.journal import Journal
 from ...utils.name_list import read_class_names, read_name_list
-from ...utils.numbers import check_share, check_whole
+from ...utils.numbers import check_int, check_share
 from ...utils.prefetch import threads_for_files
 from ...utils.progress import progress_bar
 from ...vision.labels import Annotations, Problem, read_labels
@@ -54,7 +54,7 @@ _LIST_FOLDERS = ("", "ImageSets/Main/")  # VOC has its lists in the second
 
 @dataclass(frozen=True)
 class MadeSet:
-    """One set of shards that was made.
+    """One finished set of shards.
 
     Attributes:
         folder: Where it lies.
@@ -77,7 +77,7 @@ class MadeSet:
 
 @dataclass(frozen=True)
 class Made:
-    """What `make_shards` did.
+    """The result of `make_shards`.
 
     Attributes:
         labels: Format of the labels.
@@ -112,7 +112,7 @@ def make_shards(
     workers: int | None = None,
     progress: bool = True,
 ) -> Made:
-    """Make shards of photos and their labels. The same command goes on where it was interrupted, whatever ended it.
+    """Make shards of photos and their labels. The same command continues after any interruption.
 
     Args:
         source: A folder, an uncompressed tar, or a data.yaml, which names folders; or several that together make one set.
@@ -129,7 +129,7 @@ def make_shards(
         exif: What the labels are drawn on: the photo as it is ``shown``, turned as EXIF says; or its pixels as they are ``stored``. None:
             the sizes in the labels say it; photos that EXIF turns are refused where they do not. The boxes in shards are those of the
             photo as it is shown.
-        strict: Refuse boxes outside their photo, which are cut otherwise.
+        strict: Refuse boxes that extend beyond their photo; otherwise they are cut.
         skip_bad: Leave out photos that cannot be used, which are refused otherwise.
         force: Replace a set that is finished.
         workers: Threads; None: as many as the process has processors.
@@ -142,30 +142,30 @@ def make_shards(
             keeps some photos for measurements, and no list was chosen.
         OSError: the folder cannot be written.
     """
-    check_whole("size", size, *SHARD_BYTES)
+    check_int("size", size, *SHARD_BYTES)
     check_share("hold_back", hold_back)
     if longest_side is not None:
-        check_whole("longest_side", longest_side, *SIDES)
-    threads = threads_for_files() if workers is None else check_whole("workers", workers, 1, MAX_WORKERS)
+        check_int("longest_side", longest_side, *SIDES)
+    threads = threads_for_files() if workers is None else check_int("workers", workers, 1, MAX_WORKERS)
     files, output = FileSet(source), Path(output)
     names = None if classes is None else read_class_names(classes)
-    found = read_labels(
+    annotations = read_labels(
         files,
         labels=labels,
         classes=names,
         drop_others=drop_others,
-        listed=_listed(files, listed),
+        listed=_selection(files, listed),
         exif=check_exif(exif),
     )
     if listed is None:
-        _check_undivided(files, found, names)
-    photos, problems, changed = plan_photos(files, found.photos)
-    problems = [*found.problems, *problems]
+        _check_undivided(files, annotations, names)
+    photos, problems, changed = plan_photos(files, annotations.photos)
+    problems = [*annotations.problems, *problems]
     _refuse(problems, skip_bad)
     _check_changed(changed, strict)
     if not photos:
         raise NoDataError(
-            f"data {files.name!r}: no photo with {found.format} labels.\nDo: look at docs/how-to/shards.md",
+            f"data {files.name!r}: no photo with {annotations.format} labels.\nDo: look at docs/how-to/shards.md",
             path=files.name,
         )
     parts = {output: photos}
@@ -177,31 +177,41 @@ def make_shards(
     for folder in parts:
         with holder(folder / NAME, output, error=UsageError, make=True):  # it is made, and no link
             _check_free(folder, force)
-    total = changed + found.left_out
-    facts = {"labels": found.format, "longest_side": longest_side, "exif": exif, "changed": dict(sorted(total.items()))}
+    total = changed + annotations.left_out
+    facts = {
+        "labels": annotations.format,
+        "longest_side": longest_side,
+        "exif": exif,
+        "changed": dict(sorted(total.items())),
+    }
     sets, skipped = [], list(problems)
     for folder, part in parts.items():
-        job = ShardJob(files, folder, found.classes, longest_side, skip_bad, exif)
-        made, late, turned = _make_set(job, plan_shards(files, part, size), facts, problems, threads, progress)
-        sets.append(made)
+        job = ShardJob(files, folder, annotations.classes, longest_side, skip_bad, exif)
+        made_set, late, turned = _make_set(job, plan_shards(files, part, size), facts, problems, threads, progress)
+        sets.append(made_set)
         skipped += late
         total += turned
-    return Made(found.format, found.classes, tuple(sets), dict(total), tuple(skipped))
+    return Made(annotations.format, annotations.classes, tuple(sets), dict(total), tuple(skipped))
 
 
 def _make_set(
-    job: ShardJob, shards: list[PlannedShard], facts: dict[str, Any], known: list[Problem], threads: int, progress: bool
+    job: ShardJob,
+    shards: list[PlannedShard],
+    facts: dict[str, Any],
+    known_problems: list[Problem],
+    threads: int,
+    progress: bool,
 ) -> tuple[MadeSet, list[Problem], Counter[str]]:
     with _alone(job.folder):
         (job.folder / NAME).unlink(missing_ok=True)  # it is no set until it is whole
         journal = Journal(job.folder / _JOURNAL, job.identity)
-        done = {shard.file for shard in shards if _is_done(job, shard, journal)}
-        _check_space(job, [shard for shard in shards if shard.file not in done])
-        _write_shards(job, [shard for shard in shards if shard.file not in done], journal, threads, progress)
+        finished = {shard.file for shard in shards if _is_done(job, shard, journal)}
+        _check_space(job, [shard for shard in shards if shard.file not in finished])
+        _write_shards(job, [shard for shard in shards if shard.file not in finished], journal, threads, progress)
         results = [journal.get(_entry(shard), _never) for shard in shards]
-        late = [Problem(**each) for result in results for each in result["problems"]]
+        late = [Problem(**problem) for result in results for problem in result["problems"]]
         turned = Counter({TURNED: sum(result["turned"] for result in results)})
-        skipped = [f"{each.file}: {each.what}" for each in (*known, *late)]
+        skipped = [f"{problem.file}: {problem.what}" for problem in (*known_problems, *late)]
         manifest = Manifest(
             job.classes,
             tuple(ShardFacts(**result["shard"]) for result in results),
@@ -211,8 +221,8 @@ def _make_set(
         manifest.write(job.folder)
         journal.close()
     counts = [sum(getattr(shard, name) for shard in manifest.shards) for name in ("photos", "boxes", "bytes")]
-    made = MadeSet(str(job.folder), counts[0], counts[1], len(shards), len(done), counts[2], manifest.digest)
-    return made, late, turned
+    made_set = MadeSet(str(job.folder), counts[0], counts[1], len(shards), len(finished), counts[2], manifest.digest)
+    return made_set, late, turned
 
 
 def _write_shards(job: ShardJob, shards: list[PlannedShard], journal: Journal, threads: int, progress: bool) -> None:
@@ -239,7 +249,7 @@ def _write_shards(job: ShardJob, shards: list[PlannedShard], journal: Journal, t
                 raise
             raise UsageError(
                 f"{job.folder}: the disk is full ({error.strerror}); {len(journal):,} shards are finished, and stay.\n"
-                "Do: make room, and run the same command again, which goes on from there",
+                "Do: make room, and run the same command again, which continues from there",
                 path=job.folder,
             ) from error
         finally:
@@ -248,8 +258,8 @@ def _write_shards(job: ShardJob, shards: list[PlannedShard], journal: Journal, t
     _refuse(sorted(problems, key=str), skip_bad=False)
 
 
-def _listed(files: FileSet, listed: str | Path | Sequence[str] | None) -> str | Sequence[str] | None:
-    """A list of the set, or a part of a data.yaml, by its name; else the names in a file of the disk."""
+def _selection(files: FileSet, listed: str | Path | Sequence[str] | None) -> str | Sequence[str] | None:
+    """A list of the set, or a part of a data.yaml, by its name; else the names in a file on disk."""
     if not isinstance(listed, (str, Path)):
         return listed
     name = str(listed)
@@ -260,19 +270,22 @@ def _listed(files: FileSet, listed: str | Path | Sequence[str] | None) -> str | 
     return read_name_list(listed, max_bytes=_MAX_LIST_BYTES)
 
 
-def _check_undivided(files: FileSet, found: Annotations, classes: Sequence[str] | None) -> None:
-    """Refuse photos some of which a list such as val.txt keeps for measurements: they would be trained on, too."""
+def _check_undivided(files: FileSet, labelled: Annotations, classes: Sequence[str] | None) -> None:
+    """Refuse a set with a list such as val.txt that reserves photos for measurement: they would be trained on, too."""
     parts = () if files.description is None else tuple(files.description.parts)
     choices = [parts, *([f"{folder}{part}.txt" for part in (_TRAINING, *_OTHERS)] for folder in _LIST_FOLDERS)]
     for training, *others in filter(None, choices):
         for name in (other for other in others if other in parts or (other in files and not _is_label(other, files))):
-            wanted = name if name in parts else files.lines(name, _MAX_LIST_BYTES)
-            kept = read_labels(files, labels=found.format, classes=classes, drop_others=True, listed=wanted).photos
-            if 0 < len(kept) < len(found.photos):
+            selection = name if name in parts else files.lines(name, _MAX_LIST_BYTES)
+            listed_photos = read_labels(
+                files, labels=labelled.format, classes=classes, drop_others=True, listed=selection
+            ).photos
+            if 0 < len(listed_photos) < len(labelled.photos):
                 choice = training if training in files or training in parts else name
                 raise UsageError(
-                    f"data {files.name!r}: {name} names {len(kept):,} of the {len(found.photos):,} photos; without a list they would be in "
-                    f"one set with the others.\nDo: add --list {choice} for what it names, or --list {_ALL} for every photo",
+                    f"data {files.name!r}: {name} names {len(listed_photos):,} of the {len(labelled.photos):,} photos; "
+                    "without a list they would be in one set with the others.\n"
+                    f"Do: add --list {choice} for what it names, or --list {_ALL} for every photo",
                     path=files.name,
                     listed=name,
                 )
@@ -286,7 +299,7 @@ def _is_label(name: str, files: FileSet) -> bool:
 def _refuse(problems: list[Problem], skip_bad: bool) -> None:
     if not problems or skip_bad:
         return
-    lines = [f"  {str(each)[:300]}" for each in problems[:_SHOWN]]
+    lines = [f"  {str(problem)[:300]}" for problem in problems[:_SHOWN]]
     more = [f"  and {len(problems) - _SHOWN:,} more"] if len(problems) > _SHOWN else []
     raise FormatError(
         "\n".join([f"{len(problems):,} photos or labels cannot be used:", *lines, *more])
@@ -341,21 +354,21 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _is_done(job: ShardJob, shard: PlannedShard, journal: Journal) -> bool:
-    """Whether an interrupted run has finished a shard, of the same photos and labels, and it is there."""
+    """Whether an interrupted run finished a shard with the same photos and labels, and its file exists."""
     if _entry(shard) not in journal:
         return False
     result = journal.get(_entry(shard), _never)
     facts = ShardFacts(**{**result["shard"], "file": shard.file})
     try:
         regular_size(job.folder / facts.index, within=job.folder)
-        done = regular_size(job.folder / facts.file, within=job.folder) == facts.bytes
+        is_complete = regular_size(job.folder / facts.file, within=job.folder) == facts.bytes
     except FileNotFoundError:
-        done = False
+        is_complete = False
     if result["problems"] and not job.skip_bad:
-        done = False
-    if not done:
+        is_complete = False
+    if not is_complete:
         journal.forget(_entry(shard))
-    return done
+    return is_complete
 
 
 def _entry(shard: PlannedShard) -> str:
@@ -367,10 +380,10 @@ def _never() -> Any:
 
 
 def _clear(folder: Path, manifest: Manifest) -> None:
-    """Remove shards of an earlier plan, and what killed writers left."""
-    held = {name for shard in manifest.shards for name in (shard.file, shard.index)}
+    """Remove shards of an earlier plan, and files of killed writers."""
+    listed = {name for shard in manifest.shards for name in (shard.file, shard.index)}
     for path in folder.iterdir():
-        if _OURS.fullmatch(path.name) and path.name not in held:
+        if _OURS.fullmatch(path.name) and path.name not in listed:
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
     remove_abandoned(folder)

@@ -22,7 +22,7 @@ _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}\.tar")
 
 @dataclass(frozen=True)
 class ShardFacts:
-    """A shard as the manifest has it.
+    """A shard's entry in the manifest.
 
     Attributes:
         file: Name of the tar.
@@ -46,7 +46,7 @@ class ShardFacts:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a set of shards is.
+    """The manifest of a set of shards.
 
     Attributes:
         classes: Names, in the order of their numbers.
@@ -60,7 +60,7 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """Of the classes, and of all photos and boxes: SHA-256 as 64 hex digits."""
+        """SHA-256 of the classes, and of all photos and boxes, as 64 hex digits."""
         return sha256_hex(json.dumps([self.classes, [shard.sha256 for shard in self.shards]]).encode())
 
     def write(self, folder: Path) -> None:
@@ -81,10 +81,10 @@ class Manifest:
             facts = read_json(path, max_bytes=_MAX_BYTES, within=folder)
         except (FileNotFoundError, NotADirectoryError):
             tars = len(list(folder.glob("*.tar"))) if folder.is_dir() else 0
-            found = f"{tars} tars, but no {NAME}" if folder.is_dir() else "no such folder"
+            state = f"{tars} tars, but no {NAME}" if folder.is_dir() else "no such folder"
             raise NoDataError(
-                f"shards {str(folder)!r}: {found}. A set that was not finished has none.\n"
-                f"Do: pytrt shards make DATA -o {folder}, which goes on where it was interrupted",
+                f"shards {str(folder)!r}: {state}. A set that was not finished has none.\n"
+                f"Do: pytrt shards make DATA -o {folder}, which continues after the interruption",
                 path=folder,
             ) from None
         if not isinstance(facts, dict) or facts.get("format") != _FORMAT:
@@ -97,21 +97,21 @@ class Manifest:
             )
         classes: Any
         shards: Any
-        classes, shards, made = (facts.get(name) for name in ("classes", "shards", "made"))
-        if not _are_classes(classes) or not _are_shards(shards) or not isinstance(made, dict):
+        classes, shards, origin = (facts.get(name) for name in ("classes", "shards", "made"))
+        if not _are_classes(classes) or not _are_shards(shards) or not isinstance(origin, dict):
             raise FormatError(f"{path}: damaged: {shorten(facts, 200)}", path=path)
-        return cls(tuple(classes), tuple(ShardFacts(**each) for each in shards), made)
+        return cls(tuple(classes), tuple(ShardFacts(**entry) for entry in shards), origin)
 
 
-def _are_classes(found: Any) -> bool:
-    return isinstance(found, list) and all(isinstance(each, str) for each in found) and len(set(found)) == len(found)
+def _are_classes(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
 
 
-def _are_shards(found: Any) -> bool:
+def _are_shards(value: Any) -> bool:
     return (
-        isinstance(found, list)
-        and all(isinstance(each, dict) and _is_shard(each) for each in found)
-        and len({each["file"] for each in found}) == len(found)
+        isinstance(value, list)
+        and all(isinstance(entry, dict) and _is_shard(entry) for entry in value)
+        and len({entry["file"] for entry in value}) == len(value)
     )
 
 

@@ -1,4 +1,4 @@
-"""Labelled photos where they lie, read as a set of shards is read."""
+"""Read labelled photos directly from their folders or tars, with the methods of a set of shards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN = 10  # problems in a message
 
 
 class PhotoSet:
-    """Photos and labels in folders or tars, with the same methods as `Shards`. Threads share it.
+    """Photos and labels in folders or tars, with the same methods as `Shards`. It is thread-safe.
 
     Attributes:
         name: The paths.
@@ -62,7 +62,7 @@ class PhotoSet:
         listed: str | Sequence[str] | None = None,
         exif: str | None = None,
     ) -> PhotoSet:
-        """Open a folder or an uncompressed tar, or several that make one set together.
+        """Open a folder or an uncompressed tar, or several that form one set.
 
         Args:
             source: The paths; or that of a data.yaml, which names folders.
@@ -81,7 +81,7 @@ class PhotoSet:
         files = FileSet(source)
         check_exif(exif)
         if labels == "none":
-            found, labels, classes = (
+            photos_of_set, labels, classes = (
                 [LabelledPhoto(name, np.zeros((0, 5))) for name in PhotoFiles(files).names],
                 labels,
                 (),
@@ -90,12 +90,12 @@ class PhotoSet:
             left_out = Counter[str]()
         else:
             annotations = read_labels(files, labels=labels, classes=classes, listed=listed, exif=exif)
-            found, labels, classes = annotations.photos, annotations.format, annotations.classes
+            photos_of_set, labels, classes = annotations.photos, annotations.format, annotations.classes
             problems, left_out = annotations.problems, annotations.left_out
-        photos, more, changed = plan_photos(files, found)
+        photos, more, changed = plan_photos(files, photos_of_set)
         problems = [*problems, *more]
         if problems and not photos:
-            shown = "\n".join(f"  {str(each)[:300]}" for each in problems[:_SHOWN])
+            shown = "\n".join(f"  {str(problem)[:300]}" for problem in problems[:_SHOWN])
             raise FormatError(
                 f"data {files.name!r}: none of the photos can be used:\n{shown}\nDo: correct the labels, or the list of photos",
                 problems=tuple(problems),
@@ -116,7 +116,7 @@ class PhotoSet:
         return self._photos[number].file
 
     def check(self) -> list[Problem]:
-        """Read the heads of all photos; gives those whose labels are for another size, or do not say what they are drawn on."""
+        """Read the heads of all photos; returns those whose labels are for another size, or lack the size they refer to."""
 
         def problem(number: int) -> Problem | None:
             try:
@@ -126,7 +126,7 @@ class PhotoSet:
             return None
 
         problems = map_ahead(problem, range(len(self)), threads=threads_for_files(), ahead=64)
-        return [each for each in problems if each is not None]
+        return [found for found in problems if found is not None]
 
     def boxes(self, number: int) -> npt.NDArray[np.float32]:
         """A photo's boxes on the upright photo; see `Example`. The head of the file is read, once.
@@ -137,7 +137,7 @@ class PhotoSet:
         return turn_boxes(self._photos[number].boxes, self._orientation(number))
 
     def read(self, number: int) -> Example:
-        """A photo with its boxes.
+        """Read a photo with its boxes.
 
         Raises:
             IndexError: there is none of this number.
@@ -150,7 +150,7 @@ class PhotoSet:
         return Example(photo.key, image, turn_boxes(photo.boxes, self._orientation(number, image)))
 
     def _orientation(self, number: int, image: bytes | None = None) -> int:
-        """By which a photo's boxes are turned."""
+        """The EXIF orientation by which a photo's boxes are rotated."""
         if not self._orientations[number]:
             self._orientations[number] = self._find_orientation(self._photos[number], image)
         return int(self._orientations[number])

@@ -1,4 +1,4 @@
-"""Which photo goes into which shard; nothing is read of the photos themselves."""
+"""Assign photos to shards, without reading them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LONGEST_KEY = 200  # bytes
 
 @dataclass(frozen=True)
 class PlannedPhoto:
-    """A photo that a shard gets.
+    """A photo that is planned for a shard.
 
     Attributes:
         key: Its name there, without a suffix.
@@ -45,7 +45,7 @@ class PlannedPhoto:
 
 @dataclass(frozen=True)
 class PlannedShard:
-    """A shard's name and photos; the digest is of all that it is made from."""
+    """A shard's name and photos; the digest covers everything that it is made from."""
 
     file: str
     photos: tuple[PlannedPhoto, ...]
@@ -55,33 +55,33 @@ class PlannedShard:
 def plan_photos(
     files: FileSet, photos: Sequence[LabelledPhoto]
 ) -> tuple[list[PlannedPhoto], list[Problem], Counter[str]]:
-    """The photos in the order of their keys, what is wrong with others, and what was changed of boxes."""
-    problems, changed, found = [], Counter[str](), dict[str, PlannedPhoto]()
+    """The photos sorted by key, the problems of other photos, and counts of changed boxes."""
+    problems, changed, planned = [], Counter[str](), dict[str, PlannedPhoto]()
     common = _common_folder([photo.file for photo in photos])
     for photo in photos:
         key = _key(photo.file, common)
         if what := _fault(photo.file, key, files):
             problems.append(Problem(photo.file, what))
-        elif key in found:
-            what = f"the key {key!r} is also that of {found[key].file}"
-            problems.append(Problem(photo.file, what if photo.file != found[key].file else "it is labelled twice"))
+        elif key in planned:
+            what = f"the key {key!r} is also that of {planned[key].file}"
+            problems.append(Problem(photo.file, what if photo.file != planned[key].file else "it is labelled twice"))
         else:
             boxes = _within(photo.boxes, changed)
-            found[key] = PlannedPhoto(key, photo.file, boxes, photo.size)
-    return [found[key] for key in sorted(found)], problems, changed
+            planned[key] = PlannedPhoto(key, photo.file, boxes, photo.size)
+    return [planned[key] for key in sorted(planned)], problems, changed
 
 
 def plan_shards(files: FileSet, photos: Sequence[PlannedPhoto], size: int) -> list[PlannedShard]:
-    """Fill shards one after another, up to about so many bytes each."""
+    """Fill shards one after another, up to about ``size`` bytes each."""
     groups: list[list[PlannedPhoto]] = [[]]
     filled = 0
     for photo in photos:
-        wanted = stored_bytes(files.state(photo.file)[0], len(photo.boxes))
-        if groups[-1] and filled + wanted > size:
+        needed_bytes = stored_bytes(files.state(photo.file)[0], len(photo.boxes))
+        if groups[-1] and filled + needed_bytes > size:
             groups.append([])
             filled = 0
         groups[-1].append(photo)
-        filled += wanted
+        filled += needed_bytes
     return [
         PlannedShard(f"shard-{number:05d}.tar", tuple(group), _digest(files, group))
         for number, group in enumerate(groups)
@@ -90,7 +90,7 @@ def plan_shards(files: FileSet, photos: Sequence[PlannedPhoto], size: int) -> li
 
 
 def held_back(key: str, share: float) -> bool:
-    """Whether a photo belongs to the part that is held back: by a hash of its key, so that it stays there when others come or go."""
+    """Whether a photo belongs to the held-out part: by a hash of its key, so that it stays there when others come or go."""
     drawn = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big")
     return drawn < share * (1 << 64)
 
@@ -101,7 +101,7 @@ def _common_folder(names: Sequence[str]) -> str:
 
 
 def _key(file: str, common: str) -> str:
-    """A photo's name below the folder of all of them; WebDataset ends it at the first dot of its last part."""
+    """A photo's key: its path below the common folder, up to the first dot of its name, as in WebDataset."""
     path = PurePosixPath(file).relative_to(common) if common else PurePosixPath(file)
     return str(path.with_name(path.stem.replace(".", "_")))
 

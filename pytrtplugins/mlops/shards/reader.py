@@ -1,4 +1,4 @@
-"""Sets of shards: any photo with its boxes, by its number, from any thread."""
+"""Read sets of shards: any photo with its boxes, by number, from any thread."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Example:
 
 
 class Shards:
-    """A set of shards, of which the indexes are in memory and the photos on the disk. Threads share it; so do processes after a fork."""
+    """A set of shards, with indexes in memory and photos on disk. It may be shared by threads, and by processes after a fork."""
 
     def __init__(self, folder: Path, manifest: Manifest, indexes: tuple[Index, ...]) -> None:
         self.folder, self.manifest, self._indexes = folder, manifest, indexes
@@ -49,7 +49,7 @@ class Shards:
 
     @classmethod
     def open(cls, folder: str | Path) -> Shards:
-        """Open a set that `pytrt shards make` wrote. Sizes are compared with those of the files; photos are not read.
+        """Open a set that `pytrt shards make` wrote. File sizes are checked; photos are not read.
 
         Raises:
             NoDataError: the folder is no set of shards.
@@ -73,7 +73,7 @@ class Shards:
 
     @property
     def digest(self) -> str:
-        """Of the classes and of all photos and boxes, as 64 hex digits."""
+        """SHA-256 of the classes and of all photos and boxes, as 64 hex digits."""
         return self.manifest.digest
 
     def key(self, number: int) -> str:
@@ -87,13 +87,13 @@ class Shards:
         return self._indexes[shard].boxes_of(inside)
 
     def locate(self, number: int) -> tuple[Path, int, int]:
-        """Where a photo's bytes are: the tar, their offset in it, and their number."""
+        """Location of a photo's bytes: tar, offset and length."""
         shard, inside = self._place(number)
         offset, size = self._indexes[shard].photos[inside].tolist()
         return self._paths[shard], offset, size
 
     def read(self, number: int) -> Example:
-        """A photo with its boxes; its checksum is compared.
+        """Read a photo with its boxes, and check its checksum.
 
         Raises:
             IndexError: there is none of this number.

@@ -1,4 +1,4 @@
-"""One shard: a tar with key.jpg and key.json for each photo, and its index. The same photos give the same bytes."""
+"""Write one shard: a tar with key.jpg and key.json per photo, and its index. Equal photos give equal bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ShardWriter", "label_text", "stored_bytes"]
 
 
 def label_text(size: tuple[int, int], boxes: npt.NDArray[np.float32], classes: Sequence[str]) -> bytes:
-    """What the .json beside a photo says: the photo's size in pixels, its boxes, and the name of each box's class."""
+    """Contents of a photo's .json: size in pixels, boxes, and the class name of each box."""
     numbers = [int(row[0]) for row in boxes]
     shares = [[float(str(value)) for value in row[1:]] for row in boxes]  # the shortest text of a float32
     facts = {
@@ -31,12 +31,12 @@ def label_text(size: tuple[int, int], boxes: npt.NDArray[np.float32], classes: S
 
 
 def stored_bytes(photo_bytes: int, boxes: int) -> int:
-    """About how many bytes of a tar a photo takes."""
+    """Approximate size of a photo in a tar, in bytes."""
     return 2 * BLOCK + _padded(photo_bytes) + _padded(80 + 60 * boxes)
 
 
 class ShardWriter:
-    """Writes photos into a tar, and keeps what the index needs.
+    """Writes photos into a tar, and collects its index.
 
     Args:
         file: The tar, which is written from its beginning on.
@@ -68,7 +68,7 @@ class ShardWriter:
         ), self._sha256.hexdigest()
 
     def _add_file(self, name: str, data: bytes) -> int:
-        """Where its contents begin."""
+        """Append a file to the tar; returns the offset of its contents."""
         info = tarfile.TarInfo(name)  # with time 0, and nobody's
         info.size = len(data)
         self._write(info.tobuf(tarfile.PAX_FORMAT))

@@ -1,4 +1,4 @@
-"""One table of a network's speed, memory and accuracy, by which a team can decide how to run it."""
+"""Compare speed, memory and accuracy of a network across engines and precisions, in one table."""
 
 from __future__ import annotations
 

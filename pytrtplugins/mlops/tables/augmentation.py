@@ -15,7 +15,7 @@ VIEWS = 2 * len(_MOVES)
 
 
 def augmented_copy(image: npt.NDArray[np.uint8], number: int) -> npt.NDArray[np.uint8]:
-    """One of the forms of an image.
+    """The ``number``-th mirrored or shifted copy of an image.
 
     Args:
         image: (H, W, C).
@@ -26,5 +26,5 @@ def augmented_copy(image: npt.NDArray[np.uint8], number: int) -> npt.NDArray[np.
     height, width = image.shape[:2]
     rows = np.clip(np.arange(height) - down * max(1, height // _SHARE), 0, height - 1)
     columns = np.clip(np.arange(width) - right * max(1, width // _SHARE), 0, width - 1)
-    found: npt.NDArray[np.uint8] = image[rows][:, columns[::-1] if number % 2 else columns]
-    return found
+    copy: npt.NDArray[np.uint8] = image[rows][:, columns[::-1] if number % 2 else columns]
+    return copy

@@ -1,4 +1,4 @@
-"""Pairs of images that a file names: LFW's ``pairs.txt``, a list, or a table of comma-separated values."""
+"""Pairs of images listed in a file: LFW's ``pairs.txt``, a list, or comma-separated values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DIGIT = re.compile("[0-9]")
 
 @dataclass(frozen=True)
 class _Row:
-    """A pair as a line names it; the fold is -1 where the file has none."""
+    """A pair as a line names it; fold -1 if the file has no folds."""
 
     line: int
     first: str
@@ -44,7 +44,7 @@ class _Row:
 
 
 class ImagePairs:
-    """Pairs of images, each with whether both show the same.
+    """Pairs of images, each with whether both show the same person.
 
     Args:
         source: A file in one of these forms. A ``.csv`` file has the lines ``first.jpg,second.jpg,1``, with a number for the fold as a
@@ -64,11 +64,11 @@ class ImagePairs:
     def __init__(self, source: str | Path, folder: str | Path | None = None) -> None:
         self.source = Path(source)
         self.folder = self.source.parent if folder is None else Path(folder)
-        rows = _checked(self.source, self._rows(_text(self.source)))
+        rows = _check_rows(self.source, self._rows(_text(self.source)))
         self._check_images(rows)
         numbers: dict[str, int] = {}
-        found = [[numbers.setdefault(name, len(numbers)) for name in (row.first, row.second)] for row in rows]
-        first, second = np.array(found, np.int64).T
+        pair_numbers = [[numbers.setdefault(name, len(numbers)) for name in (row.first, row.second)] for row in rows]
+        first, second = np.array(pair_numbers, np.int64).T
         folds = None if rows[0].fold < 0 else np.array([row.fold for row in rows], np.int64)
         self.names = tuple(numbers)
         self.pairs = Pairs(first, second, np.array([row.same for row in rows], np.bool_), folds)
@@ -87,10 +87,10 @@ class ImagePairs:
 
     def digest(self) -> str:
         """Digest of the pairs and the images; equal digests mean equal figures."""
-        whole = hashlib.sha256(sha256_hex(self.source).encode())
+        hasher = hashlib.sha256(sha256_hex(self.source).encode())
         for name in self.names:
-            whole.update(f"{name}\0{sha256_hex(self.folder / name)}\n".encode("utf-8", "surrogateescape"))
-        return whole.hexdigest()
+            hasher.update(f"{name}\0{sha256_hex(self.folder / name)}\n".encode("utf-8", "surrogateescape"))
+        return hasher.hexdigest()
 
     def _rows(self, text: str) -> Iterator[_Row]:
         lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
@@ -108,9 +108,9 @@ class ImagePairs:
         return next(there, f"{stem}.jpg")
 
     def _check_images(self, rows: Sequence[_Row]) -> None:
-        known: set[str] = set()
+        checked: set[str] = set()
         for row in rows:
-            for name in (each for each in (row.first, row.second) if each not in known):
+            for name in (image for image in (row.first, row.second) if image not in checked):
                 path = PurePosixPath(name)
                 if path.is_absolute() or ".." in path.parts:
                     raise _wrong(
@@ -123,7 +123,7 @@ class ImagePairs:
                         path=self.source,
                         line=row.line,
                     )
-            known |= {row.first, row.second}
+            checked |= {row.first, row.second}
 
 
 def _text(path: Path) -> str:
@@ -147,8 +147,8 @@ def _table(path: Path, text: str) -> Iterator[_Row]:
 
 
 def _row(path: Path, line: int, cells: Sequence[str]) -> _Row:
-    known = len(cells) in (3, 4) and all(cells) and cells[2] in ("0", "1") and all(map(_NUMBER.fullmatch, cells[3:]))
-    if not known:
+    is_valid = len(cells) in (3, 4) and all(cells) and cells[2] in ("0", "1") and all(map(_NUMBER.fullmatch, cells[3:]))
+    if not is_valid:
         raise _wrong(
             path, line, f"expected two images, 1 or 0, and possibly a fold's number, found {shorten(' '.join(cells))}"
         )
@@ -158,49 +158,53 @@ def _row(path: Path, line: int, cells: Sequence[str]) -> _Row:
 def _lfw(path: Path, lines: Sequence[tuple[int, str]], photo: Callable[[str, str], str]) -> Iterator[_Row]:
     """LFW's own form: in each fold so many pairs of the same person, ``name 1 2``, then as many others, ``name 1 name 2``."""
     head = [int(word) for word in lines[0][1].split()]
-    folds, each = head if len(head) == 2 else (1, head[0])
-    if len(lines) - 1 != 2 * folds * each:
+    folds, pairs_per_fold = head if len(head) == 2 else (1, head[0])
+    if len(lines) - 1 != 2 * folds * pairs_per_fold:
         raise _wrong(
             path,
             lines[0][0],
-            f"the first line tells of {2 * folds * each:,} pairs, and {len(lines) - 1:,} lines follow",
+            f"the first line tells of {2 * folds * pairs_per_fold:,} pairs, and {len(lines) - 1:,} lines follow",
         )
     for index, (line, text) in enumerate(lines[1:]):
         words = text.split("\t") if "\t" in text else text.split()
-        same = index % (2 * each) < each
+        same = index % (2 * pairs_per_fold) < pairs_per_fold
         numbers = (words[1], words[2]) if len(words) == 3 else tuple(words[1::2])
         if len(words) != (3 if same else 4) or not all(words) or not all(map(_NUMBER.fullmatch, numbers)):
             form = "a name and two numbers" if same else "a name and a number, twice"
             raise _wrong(path, line, f"expected {form}, found {shorten(text)}")
         other = words[0] if same else words[2]
         yield _Row(
-            line, photo(words[0], numbers[0]), photo(other, numbers[1]), same, index // (2 * each) if folds > 1 else -1
+            line,
+            photo(words[0], numbers[0]),
+            photo(other, numbers[1]),
+            same,
+            index // (2 * pairs_per_fold) if folds > 1 else -1,
         )
 
 
-def _checked(path: Path, rows: Iterator[_Row]) -> list[_Row]:
-    """All rows, each with a fold or none, and both kinds in each fold."""
-    found: list[_Row] = []
+def _check_rows(path: Path, rows: Iterator[_Row]) -> list[_Row]:
+    """All rows, after checking that either all or none have folds, and that each fold has pairs of both kinds."""
+    checked_rows: list[_Row] = []
     for row in rows:
-        if len(found) == _MOST_PAIRS:
+        if len(checked_rows) == _MOST_PAIRS:
             raise _wrong(path, row.line, f"expected at most {_MOST_PAIRS:,} pairs")
-        if found and (row.fold < 0) != (found[0].fold < 0):
+        if checked_rows and (row.fold < 0) != (checked_rows[0].fold < 0):
             raise _wrong(path, row.line, "expected a fold's number in each line, or in none")
         if row.first == row.second:
             raise _wrong(path, row.line, f"expected two images, found {shorten(row.first)} twice")
-        found.append(row)
+        checked_rows.append(row)
     kinds: dict[int, set[bool]] = {}
-    for row in found:
+    for row in checked_rows:
         kinds.setdefault(row.fold, set()).add(row.same)
     bad = [fold for fold, both in kinds.items() if len(both) < 2]
-    if bad or not found:
+    if bad or not checked_rows:
         where = f" in fold {bad[0]}" if bad and bad[0] >= 0 else ""
         raise FormatError(
             f"{path}: expected pairs of the same and pairs of different ones{where}", path=path, line=None
         )
-    if found[0].fold >= 0 and not 2 <= len(kinds) <= _MOST_FOLDS:
+    if checked_rows[0].fold >= 0 and not 2 <= len(kinds) <= _MOST_FOLDS:
         raise FormatError(f"{path}: expected 2 to {_MOST_FOLDS:,} folds, found {len(kinds):,}", path=path, line=None)
-    return found
+    return checked_rows
 
 
 def _wrong(path: Path, line: int, what: str) -> FormatError:

@@ -1,4 +1,4 @@
-"""Images with a label each, in folders or in an .npz file."""
+"""Images with one label each, in folders or in an .npz file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"(\d+)")
 
 
 class LabelledImages:
-    """Images with a label each: people with their photos, or classes with their examples.
+    """Images with one label each: people with their photos, or classes with their examples.
 
     Args:
         source: A folder with a folder of images for each label; or an .npz file of arrays (H, W, 3) or (H, W), uint8, named
@@ -47,8 +47,8 @@ class LabelledImages:
         self._arrays: dict[str, npt.NDArray[Any]] = {}
         if os.path.isdir(self.source):
             files, _ = files_below(self.source, SUFFIXES)
-            found = [path.relative_to(self.source).as_posix() for path in files]
-            names = [name for name in found if "/" in name]
+            paths = [path.relative_to(self.source).as_posix() for path in files]
+            names = [name for name in paths if "/" in name]
         elif os.path.isfile(self.source):
             self._arrays = read_npz(self.source)
             names = list(self._arrays)
@@ -102,7 +102,7 @@ class LabelledImages:
         return array if array.ndim == 3 else np.repeat(array[:, :, None], 3, axis=2)
 
     def split(self, share: float) -> tuple[LabelledImages, LabelledImages]:
-        """Divide by labels: the first ones, of which there are ``share``, and the rest, so that no label is in both.
+        """Split by labels: the first ``share`` of the labels, and the rest, so that no label is in both.
 
         Raises:
             NoDataError: one of them would be empty.
@@ -121,13 +121,13 @@ class LabelledImages:
     def digest(self) -> str:
         """Digest of names and contents; equal digests mean equal images."""
         if self._arrays:
-            whole = hashlib.sha256("\n".join(self.names).encode())
-            whole.update(sha256_hex(self.source).encode())
+            hasher = hashlib.sha256("\n".join(self.names).encode())
+            hasher.update(sha256_hex(self.source).encode())
         else:
-            whole = hashlib.sha256()
+            hasher = hashlib.sha256()
             for name in self.names:
-                whole.update(f"{name}\0{sha256_hex(self.source / name)}\n".encode("utf-8", "surrogateescape"))
-        return whole.hexdigest()
+                hasher.update(f"{name}\0{sha256_hex(self.source / name)}\n".encode("utf-8", "surrogateescape"))
+        return hasher.hexdigest()
 
     def _part(self, names: Sequence[str]) -> LabelledImages:
         part = object.__new__(LabelledImages)

@@ -1,4 +1,4 @@
-"""How much memory an engine needs: measured in a process that does nothing else.
+"""Measure the memory that an engine needs, in a separate process.
 
 ``python -m pytrtplugins.mlops.tables.memory`` is that process: it reads what to do from its arguments, and prints figures as JSON.
 """
@@ -34,7 +34,7 @@ _MOST_BYTES = 1 << 16  # of what the process prints
 
 @dataclass(frozen=True)
 class Memory:
-    """What loading an engine and running it needs, in MiB.
+    """Memory for loading an engine and running it, in MiB.
 
     Attributes:
         host: Highest use of the process's memory beyond that before the engine was loaded: weights and buffers, libraries left out.
@@ -68,35 +68,37 @@ def measure_memory(path: Path, batch: int, modules: Sequence[str] = ()) -> Memor
         json.dumps({"path": str(path), "batch": batch, "modules": list(modules)}),
     ]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
+        process = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
         raise ExecutionError(f"measuring the memory of {path} took more than {_SECONDS} s") from error
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise ExecutionError(f"measuring the memory of {path}: {said[-1] if said else f'exit code {done.returncode}'}")
-    found = parse_json(done.stdout, "what the process printed", max_bytes=_MOST_BYTES)
-    return Memory(**found)
+    if process.returncode:
+        error_lines = process.stderr.decode(errors="replace").strip().splitlines()
+        raise ExecutionError(
+            f"measuring the memory of {path}: {error_lines[-1] if error_lines else f'exit code {process.returncode}'}"
+        )
+    memory = parse_json(process.stdout, "what the process printed", max_bytes=_MOST_BYTES)
+    return Memory(**memory)
 
 
-def _main(said: dict[str, Any]) -> dict[str, float | None]:
-    for module in said["modules"]:
+def _main(arguments: dict[str, Any]) -> dict[str, float | None]:
+    for module in arguments["modules"]:
         import_user_module(module)
-    name = read_engine_file(said["path"]).metadata["engine"]
+    name = read_engine_file(arguments["path"]).metadata["engine"]
     cupy = require("cupy", extra="cuda") if name in _ON_GPU else None
     if cupy is not None:
         cupy.zeros(1)  # CUDA's context
     else:
         _load_library(name)
-    before = _begin()
+    before = _reset_peak()
     free = 0 if cupy is None else cupy.cuda.runtime.memGetInfo()[0]
-    engine = load_engine(said["path"])
+    engine = load_engine(arguments["path"])
     random = np.random.default_rng(0)
     inputs = {}
     for desc in engine.inputs:
-        dims = [dim if isinstance(dim, int) else said["batch"] for dim in desc.dims]
+        dims = [dim if isinstance(dim, int) else arguments["batch"] for dim in desc.dims]
         inputs[desc.name] = random.random(dims, np.float32).astype(desc.dtype.numpy)
     loading = _bytes("VmHWM")
-    loaded = _begin()
+    loaded = _reset_peak()
     with engine.create_context() as context:
         for _ in range(_RUNS):
             context.run(inputs)
@@ -112,8 +114,8 @@ def _main(said: dict[str, Any]) -> dict[str, float | None]:
     }
 
 
-def _begin() -> int:
-    """Give free memory back to the system, and let the highest use count from here on; what the process has then."""
+def _reset_peak() -> int:
+    """Return free memory to the system and reset the peak; returns the memory in use."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
     if trim is not None:
         trim(0)
@@ -132,7 +134,7 @@ def _load_library(engine: str) -> None:
 
 
 def _bytes(name: str) -> int:
-    """A figure of this process, as Linux tells it."""
+    """A memory figure of this process, from /proc."""
     for line in Path("/proc/self/status").read_text("ascii").splitlines():
         key, _, value = line.partition(":")
         if key == name:

@@ -1,4 +1,4 @@
-"""A table as Markdown, as a page of HTML and as a chart of accuracy over latency."""
+"""Write a table as Markdown, as an HTML page and as a chart of accuracy over latency."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ th:first-child, td:first-child { text-align: left; white-space: nowrap; }
 
 
 def to_markdown(table: Table) -> str:
-    """The table, and below it what a reader has to know."""
+    """The table as Markdown, with remarks for its reader."""
     head = table.columns()
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
     lines += ["| " + " | ".join(table.cells(row)) + " |" for row in table.measured]
@@ -66,22 +66,22 @@ def draw_chart(table: Table, path: str | Path) -> None:
 
 
 def _draw(figure: Any, table: Table) -> None:
-    drawn = [each for each in table.figures if each.drawn]
+    drawn = [figure_of_table for figure_of_table in table.figures if figure_of_table.drawn]
     shown: dict[str, Any] = {}
-    for axes, wanted in zip(figure.subplots(1, len(drawn), squeeze=False)[0], drawn, strict=True):
-        shown |= _draw_figure(axes, table, wanted)
+    for axes, figure_kind in zip(figure.subplots(1, len(drawn), squeeze=False)[0], drawn, strict=True):
+        shown |= _draw_figure(axes, table, figure_kind)
     figure.suptitle("\n".join(filter(None, (table.model, table.machine.get("processor")))))
     figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=min(4, max(1, len(shown))))
 
 
-def _draw_figure(axes: Any, table: Table, wanted: Figure) -> dict[str, Any]:
-    """One figure of accuracy over latency; gives the marks for the legend."""
+def _draw_figure(axes: Any, table: Table, kind: Figure) -> dict[str, Any]:
+    """Draw one figure of accuracy over latency; returns the legend's markers."""
     batch = table.batches[0]
     times = {_kind(row): row.latency[batch].p50_ms for row in table.measured if batch in row.latency}
-    rows = [row for row in table.measured if _kind(row) in times and wanted.key in row.figures]
+    rows = [row for row in table.measured if _kind(row) in times and kind.key in row.figures]
     engines = list(dict.fromkeys(row.variant.engine for row in rows))
-    values = [row.figures[wanted.key] for row in rows]
-    room = max(max(values, default=1.0) - min(values, default=1.0), 10.0**-wanted.digits * 20)
+    values = [row.figures[kind.key] for row in rows]
+    room = max(max(values, default=1.0) - min(values, default=1.0), 10.0**-kind.digits * 20)
     marks = _marks(row.variant.precision for row in rows)
     shown: dict[str, Any] = {}
     texts: dict[float, dict[int, dict[str, list[int]]]] = {}
@@ -101,7 +101,7 @@ def _draw_figure(axes: Any, table: Table, wanted: Figure) -> dict[str, Any]:
     axes.set_ylim(min(values, default=0.0) - 0.15 * room, max(values, default=1.0) + 0.1 * room)
     axes.ticklabel_format(axis="y", useOffset=False)
     axes.set_xlabel(f"latency, p50, ms, batch {batch}")
-    axes.set_ylabel(wanted.title)
+    axes.set_ylabel(kind.title)
     return shown
 
 
@@ -115,11 +115,11 @@ def _apart(texts: Mapping[int, Mapping[str, list[int]]]) -> Iterator[tuple[float
 
 
 def _marks(precisions: Iterable[str]) -> dict[str, str]:
-    """By precision; files have marks of their own, as long as there are some."""
+    """Markers by precision; precision files have their own, as long as there are enough."""
     files = dict.fromkeys(name for name in precisions if name not in _MARKS)
     return {**_MARKS, **dict(zip(files, itertools.cycle(_OTHERS), strict=False))}
 
 
 def _kind(row: TableRow) -> tuple[str, str]:
-    """What has the same latency."""
+    """Rows of equal kind have equal latency: engine and precision."""
     return row.variant.engine, row.variant.precision

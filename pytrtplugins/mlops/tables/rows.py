@@ -1,4 +1,4 @@
-"""A table of a network's speed, memory and accuracy, engine by engine and precision by precision."""
+"""The table of a network's speed, memory and accuracy, by engine and precision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...engines.base.arithmetic import Arithmetic
-from ...utils.notebook import view
+from ...utils.notebook import object_html
 from .tasks import Figure
 
 __all__ = ["Latency", "Table", "TableRow", "Variant"]
@@ -16,7 +16,7 @@ _PARTS = ("weights MiB", "activations MiB")
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to run the network.
+    """One engine and precision to measure the network with.
 
     Attributes:
         engine: Name of the engine.
@@ -32,14 +32,14 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """Such as ``"cpu int8, minmax on 200"``."""
+        """The name, such as ``"cpu int8, minmax on 200"``."""
         calibrated = f", {self.algorithm} on {self.samples}" if self.algorithm else ""
         return f"{self.engine} {self.precision}{calibrated}"
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Times of runs with one batch, from arrays on the host to arrays on the host.
+    """Times of runs with one batch size, from host arrays to host arrays.
 
     Attributes:
         p50_ms: Median of a run, in milliseconds.
@@ -56,7 +56,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class TableRow:
-    """What was measured of one variant.
+    """Measurements of one variant.
 
     Attributes:
         variant: Engine, precision and calibration.
@@ -87,7 +87,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Table:
-    """All rows, and what they were measured on.
+    """All rows, and the conditions of the measurement.
 
     Attributes:
         rows: One for each variant, in the order in which they were asked for.
@@ -118,7 +118,7 @@ class Table:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether a row needs memory of a GPU."""
+        """Whether a row uses GPU memory."""
         return any(row.gpu_mib for row in self.rows)
 
     @property
@@ -137,32 +137,32 @@ class Table:
         return ["", *times, *memory, "build s", *(figure.title for figure in self.figures)]
 
     def cells(self, row: TableRow) -> list[str]:
-        """A row as texts, one for each column; figures that were not measured are dashes."""
-        found = [row.variant.name]
+        """A row as texts, one per column; missing figures are dashes."""
+        texts = [row.variant.name]
         for batch in self.batches:
             at = row.latency.get(batch)
-            found += (
+            texts += (
                 ["–"] * 4
                 if at is None
                 else [f"{at.p50_ms:.3f}", f"{at.p99_ms:.3f}", f"{at.rate:,.1f}", f"{at.speed:.2f}"]
             )
-        found += [f"{row.host_mib:,.0f}", *([f"{row.gpu_mib:,.0f}"] if self.on_gpu else [])]
-        found += ["–" if (size := _part(row, title)) is None else f"{size:,.1f}" for title in self._parts]
-        found.append(f"{row.file_mib:,.1f}")
-        found.append(f"{row.build_s:.1f}")
+        texts += [f"{row.host_mib:,.0f}", *([f"{row.gpu_mib:,.0f}"] if self.on_gpu else [])]
+        texts += ["–" if (size := _part(row, title)) is None else f"{size:,.1f}" for title in self._parts]
+        texts.append(f"{row.file_mib:,.1f}")
+        texts.append(f"{row.build_s:.1f}")
         for figure in self.figures:
             value = row.figures.get(figure.key)
-            found.append("–" if value is None else f"{value:.{figure.digits}f}")
-        return found
+            texts.append("–" if value is None else f"{value:.{figure.digits}f}")
+        return texts
 
     def remarks(self) -> list[str]:
-        """What stands below the table: rows without figures, notes, machine."""
+        """Remarks below the table: rows without figures, notes, machine."""
         missing = [f"{row.variant.name} has no figures: {row.reason}" for row in self.rows if row.reason]
         machine = self.machine["processor"] + (f", {self.machine['GPU']}" if self.on_gpu else "")
         return [*missing, *self.notes, f"{self.task} on {self.data}; {machine}; {self.date}"]
 
     def _repr_html_(self) -> str:
-        return view(f"{self.model}: {self.task}", self.columns(), map(self.cells, self.measured), self.remarks())
+        return object_html(f"{self.model}: {self.task}", self.columns(), map(self.cells, self.measured), self.remarks())
 
 
 def _part(row: TableRow, title: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Measures a table: builds every variant, then accuracy, times in turns, and memory."""
+"""Measure a table: build every variant, then measure accuracy, times (interleaved) and memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ...passes import CODES, prepare
 from ...tensor import TensorDesc
 from ...utils.files import sha256_hex
 from ...utils.journal import Journal
-from ...utils.numbers import LARGEST_BATCH, check_whole
+from ...utils.numbers import LARGEST_BATCH, check_int
 from ...utils.progress import ProgressBar, progress_bar
 from ...validation.dataflow import given_inputs
 from ...version import __version__
@@ -45,7 +45,7 @@ _SLOTS = 2
 
 @dataclass(frozen=True)
 class TablePlan:
-    """What a table has rows for, and how it is measured.
+    """The rows of a table, and settings of the measurement.
 
     Attributes:
         engines: Names of engines.
@@ -77,7 +77,7 @@ class TablePlan:
         if not (self.engines and self.precisions and self.algorithms and self.samples and self.batches):
             raise UsageError("table: expected at least one engine, precision, algorithm, number of samples and batch")
         for batch in self.batches:
-            check_whole("table: batches", batch, 1, LARGEST_BATCH)
+            check_int("table: batches", batch, 1, LARGEST_BATCH)
         unknown = [name for name in self.algorithms if name not in CALIBRATORS]
         if unknown:
             raise UsageError(f"table: algorithm {unknown[0]!r}: expected one of {', '.join(CALIBRATORS)}")
@@ -85,16 +85,16 @@ class TablePlan:
     @property
     def variants(self) -> tuple[Variant, ...]:
         """The rows, in order."""
-        found = []
+        rows = []
         for engine, precision in itertools.product(self.engines, self.precisions):
             if precision not in CODES:
-                found.append(Variant(engine, precision))
+                rows.append(Variant(engine, precision))
                 continue
-            found += [
+            rows += [
                 Variant(engine, precision, algorithm, count)
                 for algorithm, count in itertools.product(self.algorithms, self.samples)
             ]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(rows))
 
 
 def make_table(
@@ -142,7 +142,7 @@ def make_table(
     }
     journal = Journal(work / "results.json", identity)
     with progress_bar("table", 3 * len(plan.variants) + len(plan.batches), progress) as bar:
-        maker = _Maker(model, task, plan, work, journal, bar)
+        maker = _TableMaker(model, task, plan, work, journal, bar)
         rows = maker.rows()
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     notes = tuple(dict.fromkeys((*maker.notes, *task.notes)))
@@ -150,8 +150,8 @@ def make_table(
 
 
 @dataclass
-class _Maker:
-    """What one table is made with."""
+class _TableMaker:
+    """Makes one table."""
 
     model: onnx.ModelProto
     task: Task
@@ -164,7 +164,7 @@ class _Maker:
 
     @functools.cached_property
     def batches(self) -> tuple[int, ...]:
-        """The batches that the network takes."""
+        """The batch sizes that the network takes."""
         first = inputs_of(self.model)[0].dims[0]
         if not isinstance(first, int):
             return self.plan.batches
@@ -180,7 +180,7 @@ class _Maker:
         for variant in self.plan.variants:
             self.bar.update(0, f"building {variant.name}")
             try:
-                rows[variant] = self._built(variant)
+                rows[variant] = self._build(variant)
             except UsageError:
                 raise
             except PytrtpluginsError as error:
@@ -191,18 +191,18 @@ class _Maker:
         if not usable and first_error is not None:
             raise first_error
         for variant in usable:
-            rows[variant] = self._measured(rows[variant], usable[0])
+            rows[variant] = self._measure_row(rows[variant], usable[0])
         for variant, times in self._latency([variant for variant in usable if not rows[variant].reason]).items():
             rows[variant] = replace(rows[variant], latency=times)
         return tuple(rows.values())
 
     def _key(self, variant: Variant) -> str:
-        """What results of a variant are kept under: what it is, and the settings of its engine."""
+        """Cache key of a variant's results: the variant and its engine's settings."""
         settings = self._settings(variant)
         return f"{self._named(variant)} {json.dumps(settings)}" if settings else self._named(variant)
 
     def _named(self, variant: Variant) -> str:
-        """A name that tells the contents of a precision file too."""
+        """The variant's name, with a digest of its precision file's contents."""
         path = Path(variant.precision)
         return (
             f"{variant.name} {sha256_hex(path)[:12]}"
@@ -211,18 +211,18 @@ class _Maker:
         )
 
     def _path(self, variant: Variant) -> Path:
-        """Where its engine lies: an engine with other settings, such as for other batches, does not take its place."""
+        """Path of its engine file; engines with other settings, such as other batches, have other paths."""
         settings = self._settings(variant)
         suffix = f"-{sha256_hex(json.dumps(settings).encode())[:8]}" if settings else ""
         return self.work / f"{_plain(self._named(variant))}{suffix}.engine"
 
-    def _built(self, variant: Variant) -> TableRow:
+    def _build(self, variant: Variant) -> TableRow:
         """Build and save a variant, unless that was done before."""
         path = self._path(variant)
 
         def make() -> dict[str, Any]:
             began = time.perf_counter()
-            engine = self._build(variant)
+            engine = self._build_engine(variant)
             took = time.perf_counter() - began
             engine.save(path)
             return {"build_s": took, "bytes": path.stat().st_size, "computed": asdict(engine.arithmetic)}
@@ -236,27 +236,27 @@ class _Maker:
         return TableRow(variant, computed=computed, build_s=facts["build_s"], file_mib=facts["bytes"] / _MIB)
 
     def _settings(self, variant: Variant) -> dict[str, Any]:
-        """Of the engine."""
+        """Settings of the variant's engine."""
         settings = dict(self.plan.settings)
         cls = available_class(variant.engine, "fp32" if _is_file(variant.precision) else variant.precision)
         if "batch" in cls.settings and "batch" not in settings and self.batches == self.plan.batches:
             settings["batch"] = list(self.batches)  # kernels for each are chosen while building
         return {**cls.always(variant.precision), **settings}  # a row says what it costs, also where float32 is faster
 
-    def _build(self, variant: Variant) -> Engine:
+    def _build_engine(self, variant: Variant) -> Engine:
         return build(
             self.model,
             engine=variant.engine,
             precision=variant.precision,
-            calibration=self._calibrated(variant) if variant.algorithm else None,
+            calibration=self._calibrate(variant) if variant.algorithm else None,
             threads=self.plan.threads,
             settings=self._settings(variant),
             plugins=self.plan.plugins,
             progress=False,
         )
 
-    def _calibrated(self, variant: Variant) -> Path:
-        """A cache with the scales, which engines and precisions share; made unless that was done before."""
+    def _calibrate(self, variant: Variant) -> Path:
+        """Calibration cache, shared by engines and precisions; calibrates unless it exists."""
         name = f"{variant.algorithm} on {variant.samples}"
         path = self.work / f"{_plain(name)}.cache"
 
@@ -273,8 +273,8 @@ class _Maker:
             make()
         return path
 
-    def _measured(self, row: TableRow, first: Variant) -> TableRow:
-        """A row with accuracy and memory."""
+    def _measure_row(self, row: TableRow, first: Variant) -> TableRow:
+        """Measure a row's accuracy and memory."""
         name, key = row.variant.name, self._key(row.variant)
         try:
             self.bar.update(0, f"accuracy of {name}")
@@ -312,12 +312,12 @@ class _Maker:
         return measure_memory(self._path(variant), self.batches[0], self.plan.modules)
 
     def _latency(self, variants: Sequence[Variant]) -> dict[Variant, dict[int, Latency]]:
-        """Times of the first variant of each engine and precision, in turns."""
+        """Times of the first variant of each engine and precision, measured interleaved."""
         firsts: dict[tuple[str, str], Variant] = {}
         for variant in variants:
             firsts.setdefault((variant.engine, variant.precision), variant)
-        found: dict[Variant, dict[int, Latency]] = {variant: {} for variant in firsts.values()}
-        names = {variant.name: variant for variant in found}
+        latencies: dict[Variant, dict[int, Latency]] = {variant: {} for variant in firsts.values()}
+        names = {variant.name: variant for variant in latencies}
         for batch in self.batches:
             self.bar.update(0, f"times, batch {batch}")
             key = f"times {batch} {' '.join(map(self._key, names.values()))}"
@@ -327,9 +327,9 @@ class _Maker:
                     self.notes.append(f"{name}, batch {batch}, was not timed: {row['reason']}")
                 else:
                     times_of_row = {key: value for key, value in row.items() if key != "reason"}
-                    found[names[name]][batch] = Latency(**times_of_row)
+                    latencies[names[name]][batch] = Latency(**times_of_row)
             self.bar.update()
-        return found
+        return latencies
 
     def _times(self, names: Mapping[str, Variant], batch: int) -> dict[str, Any]:
         benchmark = bench(
@@ -353,7 +353,7 @@ class _Maker:
 
 
 def inputs_of(model: onnx.ModelProto) -> list[TensorDesc]:
-    """What a network takes."""
+    """Descriptions of a network's inputs."""
     return [TensorDesc(info.name, info_dims(info), info_dtype(info)) for info in given_inputs(model.graph)]
 
 

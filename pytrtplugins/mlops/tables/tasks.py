@@ -1,4 +1,4 @@
-"""What a network is for, and by which figures it is judged: verification, classification, detection."""
+"""Tasks of a network, and figures of its accuracy: verification, classification, detection."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _by_folds(count: int) -> tuple[Figure, ...]:
 
 
 class Task(Protocol):
-    """What a network is for."""
+    """The task of a network: data, and figures of accuracy."""
 
     @property
     def name(self) -> str:
@@ -66,7 +66,7 @@ class Task(Protocol):
 
     @property
     def figures(self) -> tuple[Figure, ...]:
-        """What `measure` gives. More is better in each that is drawn."""
+        """The figures that `measure` returns. Larger is better for each that is drawn."""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Task(Protocol):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of the table has to know."""
+        """Remarks for readers of the table."""
 
     def calibration(self, inputs: Sequence[TensorDesc], count: int) -> list[Arrays]:
         """Batches for calibration, of so many images in all.
@@ -100,7 +100,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class _OnImages:
-    """What tasks on labelled images, and on pairs of images, share.
+    """Base of tasks on labelled images and on pairs of images.
 
     Attributes:
         data: What is measured on.
@@ -122,14 +122,14 @@ class _OnImages:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which of the images for calibration are made."""
+        """How many calibration images are augmented."""
         if not self.augmented or self.calibrated_on is None:
             return ()
         count = f"{len(self.calibrated_on):,}"
         return (f"calibration has {count} images: those beyond {count} are mirrored and moved copies of them",)
 
     def calibration(self, inputs: Sequence[TensorDesc], count: int) -> list[Arrays]:
-        """The first image of each label, then the second, and so on; then their other forms, if they are asked for."""
+        """The first image of each label, then the second, and so on; then augmented copies, if enabled."""
         images = self.calibrated_on
         if images is None:
             raise UsageError(
@@ -158,7 +158,7 @@ class _OnImages:
         """The first images, repeated where there are too few."""
         name, size, _ = image_input(inputs)
         names = [self.data.names[index % len(self.data)] for index in range(batch)]
-        return {name: PIXELS[self.pixels]([self.data.image(each) for each in names], size)}
+        return {name: PIXELS[self.pixels]([self.data.image(image_name) for image_name in names], size)}
 
     def _outputs(self, engine: Engine, batch: int | None) -> npt.NDArray[np.float32]:
         """The output for every image, (N, values)."""
@@ -168,7 +168,7 @@ class _OnImages:
 
 @dataclass(frozen=True, eq=False)
 class VerificationTask(_OnImages):
-    """Whether two images show the same, by the cosine between their embeddings: all pairs of the data, or those of a file."""
+    """Decide whether two images show the same person, by the cosine of their embeddings: on all pairs of the data, or those of a file."""
 
     name: str = field(default="verification", init=False)
 
@@ -181,26 +181,26 @@ class VerificationTask(_OnImages):
 
     def measure(self, engine: Engine, reference: Any, batch: int | None = None) -> tuple[dict[str, float], Any]:
         """Figures of `verify`, and how near embeddings are to those of the first engine."""
-        found, pairs = normalized(self._outputs(engine, batch)), self.data.pairs
-        similarity = cosines(found, pairs.first, pairs.second)
-        told = verify(similarity, pairs.same)
-        alike = (found * (found if reference is None else np.asarray(reference))).sum(axis=1)
+        embeddings, pairs = normalized(self._outputs(engine, batch)), self.data.pairs
+        similarity = cosines(embeddings, pairs.first, pairs.second)
+        figures_of_pairs = verify(similarity, pairs.same)
+        alike = (embeddings * (embeddings if reference is None else np.asarray(reference))).sum(axis=1)
         figures = {
-            "tpr_at_001": told.tpr_at_001,
-            "tpr_at_01": told.tpr_at_01,
-            "balanced_accuracy": told.balanced_accuracy,
+            "tpr_at_001": figures_of_pairs.tpr_at_001,
+            "tpr_at_01": figures_of_pairs.tpr_at_01,
+            "balanced_accuracy": figures_of_pairs.balanced_accuracy,
             "cosine_mean": float(alike.mean()),
             "cosine_1": float(np.percentile(alike, 1)),
         }
         if pairs.folds is not None:
             by_folds = fold_accuracy(similarity, pairs.same, pairs.folds)
             figures |= {"fold_accuracy": by_folds.mean, "fold_error": by_folds.error}
-        return figures, found.tolist()
+        return figures, embeddings.tolist()
 
 
 @dataclass(frozen=True, eq=False)
 class ClassificationTask(_OnImages):
-    """Which class an image belongs to.
+    """Assign each image to a class.
 
     Attributes:
         data: What is measured on.
@@ -216,7 +216,7 @@ class ClassificationTask(_OnImages):
     )
 
     def measure(self, engine: Engine, reference: Any, batch: int | None = None) -> tuple[dict[str, float], Any]:
-        """Shares of the images whose class is the best, or among the best five; and those told as the first engine tells them."""
+        """Top-1 and top-5 accuracy, and the share of images with the first engine's class."""
         scores = self._outputs(engine, batch)
         names = self.classes or self.data.labels
         missing = [label for label in self.data.labels if label not in names]
@@ -232,9 +232,9 @@ class ClassificationTask(_OnImages):
                 f"classification: several classes of the network are called {', '.join(twice[:5])}.\n"
                 "Do: give each class a name of its own (pytrt table --names FILE)"
             )
-        wanted = np.array([names.index(label) for label in self.data.labels])[self.data.numbers]
+        labels = np.array([names.index(label) for label in self.data.labels])[self.data.numbers]
         order = np.argsort(-scores, axis=1, kind="stable")[:, :5]
-        hits = order == wanted[:, None]
+        hits = order == labels[:, None]
         best = order[:, 0]
         same = 1.0 if reference is None else float((best == np.asarray(reference)).mean())
         return {"top1": float(hits[:, 0].mean()), "top5": float(hits.any(axis=1).mean()), "same": same}, best.tolist()
@@ -242,7 +242,7 @@ class ClassificationTask(_OnImages):
 
 @dataclass(frozen=True, eq=False)
 class DetectionTask:
-    """Where objects are: average precision on labelled images.
+    """Detect objects: average precision on labelled images.
 
     Attributes:
         data: What is measured on, in the YOLO layout.
@@ -280,19 +280,21 @@ class DetectionTask:
                 f"calibration with {count:,} images: {self.calibrated_on} of {self.data.name} has {len(names):,}",
                 path=self.calibrated_on,
             )
-        return [self._fitted(inputs, [name]) for name in names[:count]]
+        return [self._letterboxed(inputs, [name]) for name in names[:count]]
 
     def inputs(self, inputs: Sequence[TensorDesc], batch: int) -> Arrays:
         """The first images, repeated where there are too few."""
         names = self.data.images(self.split)
-        return self._fitted(inputs, [names[index % len(names)] for index in range(batch)])
+        return self._letterboxed(inputs, [names[index % len(names)] for index in range(batch)])
 
     def measure(self, engine: Engine, reference: Any, batch: int | None = None) -> tuple[dict[str, float], Any]:
-        """Mean average precision, as COCO has it."""
+        """Mean average precision, as COCO defines it."""
         detector = Yolov2(engine, None if self.names is None else list(self.names), mode=self.mode)
-        found = evaluate(detector, self.data, self.split, limit=self.limit)
-        return {"map50": found.map50, "map": found.map}, None
+        evaluation = evaluate(detector, self.data, self.split, limit=self.limit)
+        return {"map50": evaluation.map50, "map": evaluation.map}, None
 
-    def _fitted(self, inputs: Sequence[TensorDesc], names: Sequence[str]) -> Arrays:
+    def _letterboxed(self, inputs: Sequence[TensorDesc], names: Sequence[str]) -> Arrays:
         name, size, _ = image_input(inputs)
-        return {name: np.stack([letterbox(self.data.image(each), size, mode=self.mode).data for each in names])}
+        return {
+            name: np.stack([letterbox(self.data.image(image_name), size, mode=self.mode).data for image_name in names])
+        }

@@ -1,4 +1,4 @@
-"""How well embeddings tell whether two images show the same: figures of verification."""
+"""Figures of verification: how well embeddings decide whether two images show the same person."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AT_ONCE = 1 << 14  # pairs, whose embeddings are copied
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of images, each (P,).
+    """Pairs of images, as arrays of length P.
 
     Attributes:
         first: Place of the first image.
@@ -54,7 +54,7 @@ class Verification:
 
 
 def normalized(embeddings: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-    """Rows of length 1; rows of zeros stay."""
+    """Scale rows to length 1; rows of zeros stay."""
     rows = np.asarray(embeddings, np.float64).reshape(len(embeddings), -1)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     unit: npt.NDArray[np.float64] = rows / np.where(lengths > 0, lengths, 1.0)
@@ -84,8 +84,8 @@ def cosines(
     """Cosine of the angle between the embeddings of each pair."""
     rows = normalized(embeddings)
     if 4 * len(first) > len(rows) ** 2:  # most of all pairs
-        found: npt.NDArray[np.float64] = (rows @ rows.T)[first, second]
-        return found
+        cosine: npt.NDArray[np.float64] = (rows @ rows.T)[first, second]
+        return cosine
     parts = [slice(begin, begin + _AT_ONCE) for begin in range(0, len(first), _AT_ONCE)]
     return np.concatenate([np.einsum("pv,pv->p", rows[first[part]], rows[second[part]]) for part in parts])
 
@@ -103,14 +103,14 @@ def verify(similarity: npt.NDArray[np.floating], same: npt.NDArray[np.bool_]) ->
     similarity, same = np.asarray(similarity, np.float64), np.asarray(same, np.bool_)
     positives, negatives = _sorted(similarity, same)
     thresholds = np.unique(similarity)  # accept what is at least so similar
-    balanced = _balanced(positives, negatives, thresholds)
-    (loose, _), (strict, threshold) = _at(positives, negatives, 0.01), _at(positives, negatives, 0.001)
+    balanced = _balanced_accuracy(positives, negatives, thresholds)
+    (loose, _), (strict, threshold) = _tpr_at(positives, negatives, 0.01), _tpr_at(positives, negatives, 0.001)
     return Verification(float(balanced.max()), loose, strict, threshold, len(similarity), len(positives))
 
 
 @dataclass(frozen=True)
 class FoldAccuracy:
-    """Balanced accuracy of folds, each at the threshold that is best on all the others, as LFW's protocol has it.
+    """Balanced accuracy per fold, at the threshold that is best on all other folds, as in LFW's protocol.
 
     Attributes:
         mean: Over the folds.
@@ -134,20 +134,20 @@ def fold_accuracy(
     Raises:
         UsageError: a fold has pairs of one kind, or a similarity is not a number.
     """
-    found = []
+    accuracies = []
     for fold in np.unique(folds):
         others, tested = folds != fold, folds == fold
         thresholds = np.unique(similarity[others]).astype(np.float64)
-        best = int(_balanced(*_sorted(similarity[others], same[others]), thresholds).argmax())
+        best = int(_balanced_accuracy(*_sorted(similarity[others], same[others]), thresholds).argmax())
         threshold = thresholds[max(best - 1, 0) : best + 1].mean()
-        found.append(_balanced(*_sorted(similarity[tested], same[tested]), np.array([threshold]))[0])
-    return FoldAccuracy(float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(len(found))))
+        accuracies.append(_balanced_accuracy(*_sorted(similarity[tested], same[tested]), np.array([threshold]))[0])
+    return FoldAccuracy(float(np.mean(accuracies)), float(np.std(accuracies, ddof=1) / np.sqrt(len(accuracies))))
 
 
 def _sorted(
     similarity: npt.NDArray[np.floating], same: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Similarities of the same and of the different pairs."""
+    """Sorted similarities of the same and of the different pairs."""
     positives, negatives = np.sort(similarity[same]), np.sort(similarity[~same])
     if not (len(positives) and len(negatives)):
         raise UsageError("verification: expected pairs of both kinds")
@@ -156,10 +156,10 @@ def _sorted(
     return positives.astype(np.float64), negatives.astype(np.float64)
 
 
-def _balanced(
+def _balanced_accuracy(
     positives: npt.NDArray[np.float64], negatives: npt.NDArray[np.float64], thresholds: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Balanced accuracy where what is at least so similar is accepted."""
+    """Balanced accuracy at each threshold; similarities at or above it are accepted."""
     count, others = len(positives), len(negatives)
     accepted = count - np.searchsorted(positives, thresholds, side="left")
     refused = np.searchsorted(negatives, thresholds, side="left")
@@ -169,8 +169,8 @@ def _balanced(
     return both
 
 
-def _at(positives: npt.NDArray[np.float64], negatives: npt.NDArray[np.float64], rate: float) -> tuple[float, float]:
-    """Share of the same that is accepted above the lowest threshold with at most this rate of false positives; and that."""
+def _tpr_at(positives: npt.NDArray[np.float64], negatives: npt.NDArray[np.float64], rate: float) -> tuple[float, float]:
+    """True-positive rate at the lowest threshold whose false-positive rate is at most this; and that threshold."""
     allowed = int(rate * len(negatives) + 1e-9)
     threshold = negatives[-1 - allowed]  # what is more similar than that is accepted: `allowed` others at most
     return float((positives > threshold).mean()), float(threshold)

@@ -14,7 +14,7 @@ _LOWEST = {"float": -3.4028234663852886e38, "float16": -65504.0, "bfloat16": -3.
 
 
 def _attention(node: ContribNode, mask: int = 3, past: int = 4, bias: int = 5, projection: str = "") -> str:
-    """Attention, whose weights make queries, keys and values of one input."""
+    """Attention, whose weights compute queries, keys and values from one input."""
     if node.attribute("do_rotary", 0) or node.attribute("past_present_share_buffer", 0):
         raise NotWritableError("it rotates queries, or shares the memory of past and present")
     node.check_rank(1, 2)
@@ -37,7 +37,7 @@ def _attention(node: ContribNode, mask: int = 3, past: int = 4, bias: int = 5, p
         {_heads("q", heads)}
         {_heads("k", heads, "k_new")}
         {_heads("v", heads, "v_new")}
-        {_joined_past(node, past)}
+        {_concat_past(node, past)}
         {_core(node, sizes[0] // heads, mask, bias)}"""
 
 
@@ -66,13 +66,13 @@ def _multi_head_attention(node: ContribNode) -> str:
             f"it has {length} queries and {keys} keys, and a query sees the keys up to its own place"
         )
     parts = [
-        _biased(node, "q", 0, 0, width) + "\n" + _heads("q", heads),
+        _add_bias(node, "q", 0, 0, width) + "\n" + _heads("q", heads),
         "k_new = Identity (x1)"
         if key_is_split
-        else _biased(node, "k", 1, width, 2 * width) + "\n" + _heads("k", heads, "k_new"),
+        else _add_bias(node, "k", 1, width, 2 * width) + "\n" + _heads("k", heads, "k_new"),
         "v_new = Identity (x2)"
         if key_is_split
-        else _biased(node, "v", 2, 2 * width, 2**31 - 1) + "\n" + _heads("v", heads, "v_new"),
+        else _add_bias(node, "v", 2, 2 * width, 2**31 - 1) + "\n" + _heads("v", heads, "v_new"),
     ]
     joined = [
         f"{name} = Concat <axis = 2> (x{past}, {name}_new)" if node.has(past) else f"{name} = Identity ({name}_new)"
@@ -82,7 +82,7 @@ def _multi_head_attention(node: ContribNode) -> str:
     return "\n".join((*parts, *joined, *presents, _core(node, width // heads, 4, 5)))
 
 
-def _biased(node: ContribNode, name: str, index: int, begin: int, end: int) -> str:
+def _add_bias(node: ContribNode, name: str, index: int, begin: int, end: int) -> str:
     if not node.has(3):
         return f"{name}3 = Identity (x{index})"
     return f"""{ints(f"{name}_begin", [begin])}
@@ -98,8 +98,8 @@ def _heads(name: str, heads: int, result: str = "") -> str:
         {result or name} = Transpose <perm = [0, 2, 1, 3]> ({name}_split)"""
 
 
-def _joined_past(node: ContribNode, past: int) -> str:
-    """Keys and values behind those of past runs, which are halves of one tensor; so are those of this run."""
+def _concat_past(node: ContribNode, past: int) -> str:
+    """Concatenate past keys and values, which are halves of one tensor, with those of this run."""
     joined = "k = Identity (k_new)\nv = Identity (v_new)"
     if node.has(past):
         joined = f"""first = Constant <value = int64 {{0}}> ()
@@ -118,9 +118,9 @@ def _joined_past(node: ContribNode, past: int) -> str:
 
 
 def _core(node: ContribNode, head_size: int, mask: int, bias: int) -> str:
-    """From ``q``, ``k`` and ``v``, split into heads, to ``y0``."""
+    """Attention proper: from ``q``, ``k`` and ``v``, split into heads, to ``y0``."""
     scale = node.attribute("scale", 0.0) or head_size**-0.5
-    masked = _masked(node, mask) if node.has(mask) else "masked = Identity (scaled)"
+    masked = _apply_mask(node, mask) if node.has(mask) else "masked = Identity (scaled)"
     return f"""
         k_turned = Transpose <perm = [0, 1, 3, 2]> (k)
         scores = MatMul (q, k_turned)
@@ -136,8 +136,8 @@ def _core(node: ContribNode, head_size: int, mask: int, bias: int) -> str:
         y0 = Reshape (rows, flat_shape)"""
 
 
-def _masked(node: ContribNode, mask: int) -> str:
-    """Add the filter's value where a mask has no 1, or behind the length that it says for a sequence."""
+def _apply_mask(node: ContribNode, mask: int) -> str:
+    """Add the mask filter's value where a mask is not 1, or after the length of a sequence."""
     dims = node.dims(mask)
     axes = {2: [1, 2], 3: [1]}.get(len(dims))
     if len(dims) == 1:
@@ -175,7 +175,7 @@ def _masked(node: ContribNode, mask: int) -> str:
 
 
 def _causal(node: ContribNode) -> str:
-    """A query sees the keys up to its own place; the first query stands where those of past runs end."""
+    """Mask for causal attention: a query sees keys up to its own position; the first query follows the past keys."""
     return f"""shape = Shape (biased)
         {ints("c2", [2])}
         {ints("c3", [3])}
@@ -206,7 +206,7 @@ def _float_input(node: ContribNode) -> int:
 
 
 def _quantized_embedding(node: ContribNode) -> str:
-    """QEmbedLayerNormalization: its tables are codes."""
+    """QEmbedLayerNormalization, whose tables are int8 codes."""
     tables = [
         ("words", 2, 8, 13),
         ("positions", 3, 9, 14),

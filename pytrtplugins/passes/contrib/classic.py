@@ -1,4 +1,4 @@
-"""Function bodies of ``ai.onnx.ml``: what compute floats alone, such as linear models and scalers; trees and texts have none."""
+"""Function bodies of ``ai.onnx.ml`` for operators on floats, such as linear models and scalers; not for trees and texts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _regressor(node: ContribNode) -> str:
 
 
 def _imputer(node: ContribNode) -> str:
-    """Imputer: values in the place of one number, which may be NaN."""
+    """Imputer: replaces one number, which may be NaN, by given values."""
     values, replaced = node.attribute("imputed_value_floats", None), node.attribute("replaced_value_float", 0.0)
     if not values or node.dtype(0) != "float":
         raise NotWritableError("it replaces whole numbers")

@@ -1,4 +1,4 @@
-"""Forms of ``com.microsoft`` that onnxruntime's kernels compute wrong, or that end its process: they are written with ONNX's operators.
+"""Operators of ``com.microsoft`` that onnxruntime computes wrongly or crashes on; they are rewritten with ONNX's operators.
 
 All seen with onnxruntime 1.32: (1) FusedMatMul and TransposeMatMul with ``transA``, where the second operand is a vector, read the first
 as if its axes had not changed; (2) QLinearLeakyRelu and QLinearSigmoid without a zero point of the result read behind their inputs;
@@ -21,7 +21,7 @@ from .write import check_node, known_nodes, write_functions
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["ends_without_elements", "has_faults", "without_faults"]
+__all__ = ["crashes_without_elements", "has_faults", "rewrite_faulty_operators"]
 
 _PRODUCTS = ("FusedMatMul", "TransposeMatMul")
 _RESULTS = ("QLinearLeakyRelu", "QLinearSigmoid")
@@ -30,8 +30,8 @@ _FROM_VALUES = operators(Trait.DATA_DEPENDENT) | {"If", "Loop"}
 """Operators whose results can turn out to have no elements, whatever their inputs have."""
 
 
-def ends_without_elements(node: onnx.NodeProto) -> bool:
-    """Whether onnxruntime's kernel of this operator of its own can end the process where an input has no elements."""
+def crashes_without_elements(node: onnx.NodeProto) -> bool:
+    """Whether onnxruntime's kernel of this contrib operator can crash on an input without elements."""
     return node.domain == CONTRIB and node.op_type in _ENDING
 
 
@@ -50,8 +50,8 @@ def has_faults(model: onnx.ModelProto) -> bool:
     return any(_is_fault(node, uncertain) for node in nodes if node.node.domain == CONTRIB)
 
 
-def without_faults(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Write the forms that onnxruntime gets wrong with ONNX's operators.
+def rewrite_faulty_operators(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Rewrite the operators that onnxruntime computes wrongly with ONNX's operators.
 
     Args:
         model: A normalized model, in an opset in which they can be written.
@@ -87,6 +87,6 @@ def _is_fault(node: ContribNode, uncertain: Collection[str]) -> bool:
         return bool(node.attribute("transA", 0)) and node.rank(1) == 1
     if op_type in _RESULTS and not node.has(4):
         return True
-    return ends_without_elements(node.node) and any(
+    return crashes_without_elements(node.node) and any(
         node.lacks_elements(index) or name in uncertain for index, name in enumerate(node.node.input) if name
     )

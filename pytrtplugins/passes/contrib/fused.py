@@ -1,4 +1,4 @@
-"""Function bodies of what onnxruntime's optimizer and transformer tools fuse from floating-point operators."""
+"""Function bodies of fused floating-point operators, made by onnxruntime's optimizer and transformer tools."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _activation(node: ContribNode, source: str, numbers: Mapping[str, float], re
         return f"""{node.number("low", numbers["min"])}
             {node.number("high", numbers["max"])}
             {result} = Clip ({source}, low, high)"""
-    own = {name: numbers[name] for name in _NUMBERS[kind] if name in numbers}
-    texts = ", ".join(f"{name} = {float(value)!r}" for name, value in own.items())
+    parameters = {name: numbers[name] for name in _NUMBERS[kind] if name in numbers}
+    texts = ", ".join(f"{name} = {float(value)!r}" for name, value in parameters.items())
     return f"{result} = {kind} {texts and f'<{texts}>'} ({source})"
 
 
@@ -72,7 +72,7 @@ def _nhwc_fused_conv(node: ContribNode) -> str:
 
 
 def _nhwc_max_pool(node: ContribNode) -> str:
-    """MaxPool, but that ``ceil_mode`` holds with ``auto_pad`` VALID, too: without pads it means the same."""
+    """MaxPool, where ``ceil_mode`` also applies with ``auto_pad`` VALID, which means the same without pads."""
     padded = () if node.attribute("auto_pad", "") == "VALID" else ("auto_pad", "pads")
     names = (*padded, "ceil_mode", "dilations", "kernel_shape", "strides")
     return _channels_first(node, f"y0_nchw = MaxPool {node.attributes(*names)} (x0_nchw)")
@@ -124,7 +124,7 @@ def _gelu(node: ContribNode) -> str:
 
 
 def _fast_gelu(node: ContribNode) -> str:
-    """What onnxruntime computes: x/2 · (1 + tanh(x · (0.035677408136300125 · x² + 0.7978845608028654)))."""
+    """FastGelu: x/2 · (1 + tanh(x · (0.035677408136300125 · x² + 0.7978845608028654)))."""
     return f"""
         {"x = Add (x0, x1)" if node.has(1) else "x = Identity (x0)"}
         {node.number("cubic", 0.035677408136300125)}
@@ -208,7 +208,7 @@ def _skip_mean_square_norm(node: ContribNode) -> str:
 
 
 def embedding(node: ContribNode, segments: str, positions: str, words: str, gamma: str, beta: str, where: int) -> str:
-    """The sum of a word's, a place's and a segment's vectors, normalized; names are those of the tables.
+    """The normalized sum of word, position and segment vectors; the arguments are names of the tables.
 
     Args:
         node: The node.

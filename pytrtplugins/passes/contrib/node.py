@@ -1,4 +1,4 @@
-"""A node of ``com.microsoft`` as the authors of function bodies see it: its attributes, its inputs, and what is known of them."""
+"""A node of ``com.microsoft`` for authors of function bodies: attributes, inputs, and their known types and dims."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["ContribNode", "MalformedError", "NotWritableError", "UnknownTypeErro
 
 
 class NotWritableError(Exception):
-    """A form of an operator that no function body here computes."""
+    """No function body here computes this form of an operator."""
 
 
 class MalformedError(Exception):
-    """A node lacks what its operator needs, or has it otherwise: the text is what stands between the node's name and ", which"."""
+    """A node is invalid for its operator; the text follows the node's name in the message, and ", which" follows it."""
 
 
 class UnknownTypeError(Exception):
-    """A function body needs the type or the dims of a tensor that is not known, or not yet."""
+    """A function body needs a tensor's type or dims that are not known, or not yet."""
 
 
 class ContribNode:
-    """One node. In a function body its inputs are called ``x0``, ``x1`` and so on, and its outputs ``y0``, ``y1``.
+    """One node. In a function body its inputs are ``x0``, ``x1`` and so on, and its outputs ``y0``, ``y1``.
 
     Args:
         node: The node.
@@ -57,7 +57,7 @@ class ContribNode:
         return len(self.node.output) > index and bool(self.node.output[index])
 
     def inputs(self, *indices: int) -> str:
-        """Inputs in a call, up to the last that is there: ``x0, "", x2``."""
+        """Names of the inputs for a call, up to the last that is present: ``x0, "", x2``."""
         last = max((index for index in indices if self.has(index)), default=-1)
         return ", ".join(f"x{index}" if self.has(index) else '""' for index in indices[: [*indices].index(last) + 1])
 
@@ -91,17 +91,17 @@ class ContribNode:
         return any(dim.HasField("dim_value") and dim.dim_value == 0 for dim in dims)
 
     def check_rank(self, index: int, rank: int) -> None:
-        """Require that many dims of an input, where it is there and they are known.
+        """Require an input of this rank, if it is present and known.
 
         Raises:
             MalformedError: it has others.
         """
-        found = self.rank(index)
-        if found not in (None, rank):
-            raise MalformedError(f"has {found} dims in its input {index} instead of the {rank}")
+        actual = self.rank(index)
+        if actual not in (None, rank):
+            raise MalformedError(f"has {actual} dims in its input {index} instead of the {rank}")
 
     def check_length(self, index: int, length: int) -> None:
-        """Require one dim of this size, where the input is there and both are known.
+        """Require an input with one dim of this size, if it is present and known.
 
         Raises:
             MalformedError: it has another.

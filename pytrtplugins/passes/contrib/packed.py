@@ -1,4 +1,4 @@
-"""Function bodies of operators whose weights are packed codes of few bits, or are quantized as they come."""
+"""Function bodies of operators whose weights are packed in few bits, or that are quantized dynamically."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _lstm(node: ContribNode) -> str:
 
 
 def _weights(node: ContribNode, name: str, codes: int, scale: int, zero: int) -> str:
-    """One scale for each direction, or for each column of each direction; zero points likewise."""
+    """Dequantize weights with one scale and zero point per direction, or per column of each direction."""
     axes = {index: [1, 2] if len(node.dims(index)) == 1 else [1] for index in (scale, zero)}
     return f"""{name}_int = Cast <to = 1> (x{codes})
         {name}_zero_int = Cast <to = 1> (x{zero})

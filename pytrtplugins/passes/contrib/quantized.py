@@ -11,7 +11,7 @@ __all__ = ["INTEGER", "QUANTIZED", "dequantized"]
 
 
 def dequantized(node: ContribNode, result: str, codes: int, scale: int, zero: int, axis: int = 1) -> str:
-    """Statements that make floats of an input's codes; the zero point may be left out."""
+    """Statements that dequantize an input; the zero point may be omitted."""
     point = f"{node.scale(zero)}\n" if node.has(zero) else ""
     pair = f"s{scale}, s{zero}" if node.has(zero) else f"s{scale}"
     along = f"<axis = {axis}>" if node.dims(scale) not in ((), (1,)) else ""
@@ -50,7 +50,7 @@ def _sigmoid(node: ContribNode) -> str:
 
 
 def _softmax(node: ContribNode) -> str:
-    """Before opset 13, which an attribute says, it runs over an axis and all behind it."""
+    """Softmax; an attribute says that it has the form before opset 13, over an axis and all after it."""
     axis, opset = node.attribute("axis", -1), node.attribute("opset", 13)
     if opset >= 13:
         return _one(node, f"y = Softmax <axis = {axis}> (x)")

@@ -1,4 +1,4 @@
-"""The function body of each operator that is written with others."""
+"""Table of function bodies, by operator."""
 
 from __future__ import annotations
 

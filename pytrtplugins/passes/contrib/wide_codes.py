@@ -1,4 +1,4 @@
-"""Function bodies of QuantizeLinear and DequantizeLinear with codes of 16 bits, which OpenVINO drops together with their limits."""
+"""Function bodies of QuantizeLinear and DequantizeLinear with 16-bit codes, which OpenVINO drops without saturating."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes operators of ``com.microsoft`` with ONNX's own."""
+"""Replace nodes of ``com.microsoft`` by nodes of ONNX's own operators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...model.proto import copy_of, node_name, tensors_of, without_data
 from ...utils.optional import require
 from ...utils.repeated import keep_items, set_items
 from ...validation import infer, validated
-from ...validation.dataflow import bodies, walk
+from ...validation.dataflow import subgraphs, walk
 from ...validation.operators import node_text, standard_domain, standard_opset
 from .node import ContribNode, MalformedError, NotWritableError, UnknownTypeError
 from .table import BODIES, CONTRIB, Table
@@ -20,7 +20,7 @@ from .table import BODIES, CONTRIB, Table
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["check_node", "declared", "known_nodes", "needed_opset", "write_functions"]
+__all__ = ["check_node", "declare_contrib_domain", "known_nodes", "needed_opset", "write_functions"]
 
 _log = logging.getLogger(__name__)
 _OPSET = 13
@@ -39,8 +39,8 @@ _UNDECLARED = {"LayerNormalization": _NORMS_OPSET, "SimplifiedLayerNormalization
 """Operators that onnxruntime puts into ONNX's domain → the first opset in which ONNX has them."""
 
 
-def declared(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Move operators that onnxruntime puts into ONNX's domain, without being there, to its own; the same model where there are none."""
+def declare_contrib_domain(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Move operators that only onnxruntime has, but that stand in ONNX's domain, to its own; returns the same model if there are none."""
     opset = standard_opset(model)
 
     def is_undeclared(node: onnx.NodeProto) -> bool:
@@ -67,7 +67,7 @@ def needed_opset(model: onnx.ModelProto) -> int:
 
 
 def write_functions(model: onnx.ModelProto, table: Table = BODIES) -> onnx.ModelProto:
-    """Write each operator of a table with ONNX's own; branches and bodies of loops are looked into, too.
+    """Replace each operator of a table by ONNX's own, in the main graph and in subgraphs.
 
     What stays as it is: (1) operators that are not in the table; (2) forms that their function body does not compute; (3) nodes of
     whose inputs too little is known; (4) all, where the model has an older opset than function bodies need.
@@ -101,7 +101,7 @@ def _nodes_with_types(graph: onnx.GraphProto, around: Mapping[str, onnx.TypeProt
     types = {**around, **{name: info.type for name, info in tensors_of(graph).items()}}
     for node in graph.node:
         yield ContribNode(node, types)
-        for body in bodies(node):
+        for body in subgraphs(node):
             yield from _nodes_with_types(body, types)
 
 
@@ -111,7 +111,7 @@ def check_node(node: ContribNode, table: Table) -> None:
     Raises:
         ModelError: it lacks an input or attribute, or has it otherwise.
     """
-    with suppress(NotWritableError, UnknownTypeError), _explained(node.node):
+    with suppress(NotWritableError, UnknownTypeError), _as_model_error(node.node):
         table[_key(node.node)](node)
 
 
@@ -122,9 +122,9 @@ def _write_known(
     types = {**around, **{name: info.type for name, info in tensors_of(inferred).items()}}
     nodes, changed = list["onnx.NodeProto"](), False
     for node, twin in zip(graph.node, inferred.node, strict=True):
-        for body, seen in zip(bodies(node), bodies(twin), strict=True):
+        for body, seen in zip(subgraphs(node), subgraphs(twin), strict=True):
             changed |= _write_known(body, seen, types, table, opset)
-        body_nodes = _written(node, types, table, opset) if _key(node) in table else None
+        body_nodes = _replacement(node, types, table, opset) if _key(node) in table else None
         nodes += [node] if body_nodes is None else body_nodes
         changed |= body_nodes is not None
     if changed:
@@ -132,16 +132,16 @@ def _write_known(
     return changed
 
 
-def _written(
+def _replacement(
     node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], table: Table, opset: int
 ) -> list[onnx.NodeProto] | None:
-    """The nodes that compute what a node does; None where that is not known, or not yet, or where it gives nothing."""
+    """The nodes that compute what a node does; None if they are not known, or not yet, or if it has no outputs."""
     if not any(node.output):
         return None
     contrib = ContribNode(node, types)
-    with _explained(node):
+    with _as_model_error(node):
         try:
-            function = _parsed(node, table[_key(node)](contrib), opset)
+            function = _parse_function(node, table[_key(node)](contrib), opset)
             contrib.check_reads(name for item in function.node for name in item.input)
         except UnknownTypeError as error:
             _log.debug("%s stays %s: the type or dims of %s are not known", node_name(node), node.op_type, error)
@@ -159,8 +159,8 @@ def _written(
 
 
 @contextmanager
-def _explained(node: onnx.NodeProto) -> Iterator[None]:
-    """Raise what a function body, or the parser, says of a node as a `ModelError` with its name."""
+def _as_model_error(node: onnx.NodeProto) -> Iterator[None]:
+    """Raise an error of a function body, or of the parser, as a `ModelError` with the node's name."""
     try:
         yield
     except (NotWritableError, PytrtpluginsError, UnknownTypeError):
@@ -177,8 +177,8 @@ def _explained(node: onnx.NodeProto) -> Iterator[None]:
         ) from error
 
 
-def _parsed(node: onnx.NodeProto, body: str, opset: int) -> onnx.FunctionProto:
-    """A function of the text of its body, with as many inputs and outputs as a node."""
+def _parse_function(node: onnx.NodeProto, body: str, opset: int) -> onnx.FunctionProto:
+    """Parse the text of a function body, with as many inputs and outputs as a node."""
     inputs, outputs = (
         ", ".join(f"{letter}{index}" for index in range(len(names)))
         for letter, names in (("x", node.input), ("y", node.output))

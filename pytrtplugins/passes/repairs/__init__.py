@@ -1,4 +1,4 @@
-"""Repairs of models that exporters wrote wrongly: each is a small pass, and says what it found, where and why."""
+"""Repairs of models that exporters wrote wrongly: small passes that report what they changed, where and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a repair is: a pass that says what it found, where and why, and what it does about it."""
+"""The base class of repairs: passes that report what they found, where and why, and what they did about it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Finding", "Repair", "Repaired", "forget_dims", "held_constant", "inf
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that a repair found.
+    """One problem that a repair found and repaired.
 
     Attributes:
         repair: The repair's name.
@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Repaired(PassResult):
-    """What a repair gives.
+    """The result of a repair.
 
     Attributes:
         findings: What was found; all of it is mended in the model.
@@ -52,7 +52,7 @@ class Repaired(PassResult):
 
 
 class Repair(Pass):
-    """A pass that mends one kind of fault, or removes one kind of leftover, of the main graph: subclasses fill in `mend`.
+    """A pass that repairs one kind of fault, or removes one kind of leftover, in the main graph: subclasses implement `mend`.
 
     It reads the dims that tensors have in the model; `repair` infers them before.
 
@@ -73,10 +73,10 @@ class Repair(Pass):
 
     @abstractmethod
     def mend(self, model: ir.Model) -> Iterator[Finding]:
-        """Change the model in place; give what was found, one by one."""
+        """Change the model in place, and yield the findings."""
 
     def finding(self, node: ir.Node | str, found: str, done: str, *, fault: bool | None = None) -> Finding:
-        """What was found at a node, or at an input of this name; ``fault``: where it is not as with this repair in general."""
+        """A finding at a node, or at an input of this name; ``fault`` overrides whether this repair's findings are faults."""
         name = node if isinstance(node, str) else node_name(node)
         return Finding(self.name, self.fault if fault is None else fault, name, found, done)
 

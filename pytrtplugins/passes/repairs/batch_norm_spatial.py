@@ -1,4 +1,4 @@
-"""BatchNormalization with spatial=0, which MXNet's exporter wrote up to MXNet 1.5."""
+"""Remove spatial=0 of BatchNormalization, which MXNet's exporter wrote up to MXNet 1.5."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["BatchNormSpatial"]
 
 
 class BatchNormSpatial(Repair):
-    """Remove ``spatial=0`` where the statistics have one number for each channel, which is what spatial=1, the default, means.
+    """Remove ``spatial=0`` if the statistics have one number per channel, which is what spatial=1, the default, means.
 
     Behind a dense layer both mean the same, and it is no fault.
 
@@ -36,7 +36,7 @@ class BatchNormSpatial(Repair):
             if not is_op(node, "BatchNormalization") or node.attributes.get_int("spatial", 1) != 0:
                 continue
             dims = [dims_of(value) for value in node.inputs[1:5]]
-            if all(each is not None and len(each) == 1 for each in dims):
+            if all(operand_dims is not None and len(operand_dims) == 1 for operand_dims in dims):
                 del node.attributes["spatial"]
                 x = dims_of(node.inputs[0])
                 what = f"spatial=0 with {dims[0][0]} numbers, one for each channel"  # type: ignore[index]

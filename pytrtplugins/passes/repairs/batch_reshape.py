@@ -1,4 +1,4 @@
-"""Reshapes that fix a batch which is free."""
+"""Repair Reshapes that fix the batch although it is free."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["BatchReshape"]
 
 
 class BatchReshape(Repair):
-    """Write 0, "as it is", for the first dim of a Reshape that fixes the batch.
+    """Replace the fixed batch in a Reshape's shape by 0, "as in the input".
 
     It is the batch if all of this holds: the first dim of what is reshaped is the free first dim of an input of the model; and
     the other dims are numbers, as many elements before as after. Such a Reshape fails for every batch but one.
@@ -42,24 +42,24 @@ class BatchReshape(Repair):
         for node in model.graph:
             if not is_op(node, "Reshape") or node.attributes.get_int("allowzero", 0) != 0:
                 continue
-            dims, wanted = dims_of(node.inputs[0]), held_constant(operand(node, 1))
-            if dims and wanted is not None and dims[0] in batches and _is_fixed(dims[1:], wanted):
-                free = np.concatenate([[0], wanted[1:]]).astype(np.int64)
+            dims, target = dims_of(node.inputs[0]), held_constant(operand(node, 1))
+            if dims and target is not None and dims[0] in batches and _is_fixed(dims[1:], target):
+                free = np.concatenate([[0], target[1:]]).astype(np.int64)
                 node.replace_input_with(
                     1, add_constant(model.graph, f"{node.outputs[0].name}_shape", free, names_in(model.graph))
                 )
                 mended = True
                 yield self.finding(
                     node,
-                    f"dims {wanted.tolist()} of a tensor with the free batch {str(dims[0])!r}",
+                    f"dims {target.tolist()} of a tensor with the free batch {str(dims[0])!r}",
                     f"dims {free.tolist()}",
                 )
         if mended:
             forget_dims(model.graph)
 
 
-def _is_fixed(rest: tuple[Any, ...], wanted: Any) -> bool:
-    """Whether the first of the wanted dims is a number, and the others have the elements that there are."""
-    if not wanted.size or (wanted < 1).any() or not all(isinstance(dim, int) for dim in rest):
+def _is_fixed(other_dims: tuple[Any, ...], target: Any) -> bool:
+    """Whether the first target dim is a number, and the others have the product of the input's other dims."""
+    if not target.size or (target < 1).any() or not all(isinstance(dim, int) for dim in other_dims):
         return False
-    return int(np.prod(wanted[1:].astype(object))) == int(np.prod(np.array(rest, dtype=object)))
+    return int(np.prod(target[1:].astype(object))) == int(np.prod(np.array(other_dims, dtype=object)))

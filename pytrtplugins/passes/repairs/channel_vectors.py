@@ -1,4 +1,4 @@
-"""Vectors with a number for each channel that ONNX holds against another axis."""
+"""Reshape vectors of one number per channel that ONNX broadcasts along another axis."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ALONG = _SUMS | operators(Trait.ACTIVATION) | {"BatchNormalization", "Dropout",
 
 
 class ChannelVectors(Repair):
-    """Reshape a constant vector to (C, 1, 1), so that it lies along the channels, axis 1, of what it meets.
+    """Reshape a constant vector to (C, 1, 1), so that it broadcasts along the channels, axis 1, of the other operand.
 
     1. The slope of a PRelu, (C,) or with ones around it, that does not broadcast to its input.
     2. A vector (C,) in Add, Sub, Mul or Div that does not broadcast to the other operand.
@@ -44,17 +44,19 @@ class ChannelVectors(Repair):
 
     @override
     def mend(self, model: ir.Model) -> Iterator[Finding]:
-        known = is_by_mxnet(model)
+        by_mxnet = is_by_mxnet(model)
         self._made: dict[tuple[Any, ...], ir.Value] = {}
         for node in model.graph:
             if is_op(node, "PRelu"):
-                yield from self._mend(model.graph, node, 0, 1, known)
+                yield from self._mend(model.graph, node, 0, 1, by_mxnet)
             elif node.op_type in _SUMS and not node.domain:
                 for data, vector in ((0, 1), (1, 0)):
-                    yield from self._mend(model.graph, node, data, vector, known and _is_behind_convolution(node, data))
+                    yield from self._mend(
+                        model.graph, node, data, vector, by_mxnet and _is_behind_convolution(node, data)
+                    )
 
-    def _mend(self, graph: ir.Graph, node: ir.Node, data: int, place: int, known: bool) -> Iterator[Finding]:
-        """Look at one operand, the vector, beside another."""
+    def _mend(self, graph: ir.Graph, node: ir.Node, data: int, place: int, is_certain: bool) -> Iterator[Finding]:
+        """Check one operand, the vector, against the other."""
         x, value = operand(node, data), operand(node, place)
         dims, array = dims_of(x), held_constant(value)
         if value is None or array is None or dims is None or len(dims) < 2 or array.size < 2 or dims[1] != array.size:
@@ -62,16 +64,16 @@ class ChannelVectors(Repair):
         is_slope = node.op_type == "PRelu"
         if max(array.shape) != array.size or (array.ndim > 1 and not is_slope):
             return
-        if _fits(array.shape, dims, is_slope) and not (known and array.ndim == 1 and len(dims) > 2):
+        if _fits(array.shape, dims, is_slope) and not (is_certain and array.ndim == 1 and len(dims) > 2):
             return
         shape = (array.size, *(1,) * (len(dims) - 2))
-        node.replace_input_with(place, self._reshaped(graph, value, array, shape))
+        node.replace_input_with(place, self._reshape_vector(graph, value, array, shape))
         if not is_slope and node.outputs[0].shape is None:
             node.outputs[0].shape, node.outputs[0].type = x.shape, x.type  # type: ignore[union-attr]
         what = f"{'the slope' if is_slope else 'the vector'} {value.name!r} {dims_text(array.shape)} beside dims {dims_text(_named(dims))}"
         yield self.finding(node, what, f"it is reshaped to {dims_text(shape)}, along the channels")
 
-    def _reshaped(self, graph: ir.Graph, value: ir.Value, array: Any, shape: tuple[int, ...]) -> ir.Value:
+    def _reshape_vector(self, graph: ir.Graph, value: ir.Value, array: Any, shape: tuple[int, ...]) -> ir.Value:
         key = (value, shape)
         if key not in self._made:
             if value.name in graph.initializers and len(value.uses()) == 1:

@@ -1,4 +1,4 @@
-"""A batch that is fixed everywhere, as MXNet's exporter and others fix it."""
+"""Free a batch that is fixed everywhere, as MXNet's and other exporters fix it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DO = "Do: leave out free-batch, or export the model with a free batch"
 
 
 class FreeBatch(Repair):
-    """Free the first dim of all inputs, which is the same number in each, and that of Reshapes that have the number there.
+    """Free the first dim of all inputs, which must be the same number in each, and that number in Reshapes.
 
     It is done as a whole or not at all: the first dim of each output must follow from the inputs', and no Reshape may fix a
     tensor that has the batch in it.
@@ -45,12 +45,12 @@ class FreeBatch(Repair):
     def mend(self, model: ir.Model) -> Iterator[Finding]:
         inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
         dims = {str(value.name): dims_of(value) for value in inputs}
-        batches = {each[0] if each else None for each in dims.values()}
+        batches = {input_dims[0] if input_dims else None for input_dims in dims.values()}
         if all(isinstance(batch, SymbolicDim) for batch in batches):
             return
         (batch,) = batches if len(batches) == 1 else (None,)
         if not isinstance(batch, int):
-            shown = ", ".join(f"{name} {'?' if not each else each[0]}" for name, each in dims.items())
+            shown = ", ".join(f"{name} {'?' if not input_dims else input_dims[0]}" for name, input_dims in dims.items())
             raise ModelError(
                 f"the batch cannot be freed: the first dims of the inputs are {shown}; expected one number.\n{_DO}"
             )
@@ -62,52 +62,56 @@ class FreeBatch(Repair):
         _check_outputs(model.graph)
 
     def _free_reshapes(self, model: ir.Model, batch: int) -> Iterator[Finding]:
-        """Free them one after the other: behind each the batch is known only then."""
-        done: set[ir.Node] = set()
+        """Free Reshapes one after the other: the batch after each is known only then."""
+        visited: set[ir.Node] = set()
         forget_dims(model.graph)
         infer_dims(model)
-        while (node := next((each for each in model.graph if each not in done and _fixes(each)), None)) is not None:
-            dims, wanted = dims_of(node.inputs[0]), held_constant(operand(node, 1))
-            if not dims or not _is_batch(dims, wanted, batch):
+        while (
+            node := next(
+                (candidate for candidate in model.graph if candidate not in visited and _fixes(candidate)), None
+            )
+        ) is not None:
+            dims, target = dims_of(node.inputs[0]), held_constant(operand(node, 1))
+            if not dims or not _is_batch(dims, target, batch):
                 raise ModelError(
-                    f"the batch cannot be freed: node {node_name(node)!r} (Reshape) gives dims {wanted.tolist()}, and the batch is not "
+                    f"the batch cannot be freed: node {node_name(node)!r} (Reshape) gives dims {target.tolist()}, and the batch is not "
                     f"certainly the first of them.\n{_DO}",
                     node=node.name,
                 )
-            free = np.concatenate([[0], wanted[1:]]).astype(np.int64)
+            free = np.concatenate([[0], target[1:]]).astype(np.int64)
             name = f"{node.outputs[0].name}_shape"
             node.replace_input_with(1, add_constant(model.graph, name, free, names_in(model.graph)))
-            done.add(node)
-            yield self.finding(node, f"dims {wanted.tolist()}", f"dims {free.tolist()}")
+            visited.add(node)
+            yield self.finding(node, f"dims {target.tolist()}", f"dims {free.tolist()}")
             forget_dims(model.graph)
             infer_dims(model)
 
 
 def _fixes(node: ir.Node) -> bool:
-    """Whether a Reshape gives fixed dims to a tensor that has the batch in it."""
-    dims, wanted = (
+    """Whether a Reshape's shape fixes the batch of its input."""
+    dims, target = (
         (dims_of(operand(node, 0)), held_constant(operand(node, 1))) if is_op(node, "Reshape") else (None, None)
     )
-    if wanted is None or not wanted.size or wanted[0] <= 0:
+    if target is None or not target.size or target[0] <= 0:
         return False
     return dims is None or any(not isinstance(dim, int) for dim in dims)
 
 
-def _is_batch(dims: tuple[Any, ...], wanted: Any, batch: int) -> bool:
-    """Whether the first of the wanted dims is the batch: it has its number, and the others have the elements of a sample."""
-    rest, others = dims[1:], [int(size) for size in wanted[1:]]
+def _is_batch(dims: tuple[Any, ...], target: Any, batch: int) -> bool:
+    """Whether the first target dim is the batch: it has its number, and the other dims have the elements of one sample."""
+    sample_dims, others = dims[1:], [int(size) for size in target[1:]]
     if (
-        wanted[0] != batch
+        target[0] != batch
         or dims[0] != SymbolicDim(_BATCH)
-        or not all(isinstance(dim, int) for dim in rest)
+        or not all(isinstance(dim, int) for dim in sample_dims)
         or 0 in others
     ):
         return False
-    given, named = (
-        int(np.prod(np.array(rest, object))),
+    sample_size, named = (
+        int(np.prod(np.array(sample_dims, object))),
         int(np.prod(np.array([each for each in others if each > 0], object))),
     )
-    return given % named == 0 if -1 in others else given == named
+    return sample_size % named == 0 if -1 in others else sample_size == named
 
 
 def _check_outputs(graph: ir.Graph) -> None:

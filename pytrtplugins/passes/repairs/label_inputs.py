@@ -1,4 +1,4 @@
-"""Labels of a training loss that were left as inputs of the model."""
+"""Remove inputs for labels of a training loss."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["LabelInputs"]
 
 
 class LabelInputs(Repair):
-    """Remove an input whose name ends with ``label`` and that no node reads: MXNet's SoftmaxOutput becomes Softmax, and its label stays."""
+    """Remove inputs whose name ends with ``label`` and that nothing reads: MXNet's SoftmaxOutput is exported as Softmax with its label."""
 
     name: ClassVar[str] = "label-inputs"
     fault: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Nodes without effect."""
+"""Remove nodes without effect."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Leftovers(Repair):
     def mend(self, model: ir.Model) -> Iterator[Finding]:
         before = [(node, node.op_type) for node in model.graph]
         Eliminate()(model)
-        left = set(model.graph)
+        remaining = set(model.graph)
         for node, op in before:
-            if node not in left:
+            if node not in remaining:
                 idle = op in ("Identity", "Dropout")
                 yield self.finding(
                     node, f"{op}, {'which changes nothing' if idle else 'which leads to no output'}", "it goes"

@@ -1,4 +1,4 @@
-"""Opsets that libraries no longer run."""
+"""Convert opsets that libraries no longer support."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SUMS = operators(Trait.ARITHMETIC)
 
 
 class OldOpset(Repair):
-    """Convert a model of an opset before 7 to opset 13, with ONNX's version converter, where that can.
+    """Convert a model before opset 7 to opset 13 with ONNX's version converter, if that succeeds.
 
     What stays: (1) opset 7 and newer, which onnxruntime runs, and which engines convert themselves; (2) a model all of whose operators
     opset 7 defines in the same way.
@@ -36,8 +36,8 @@ class OldOpset(Repair):
 
     @override
     def mend(self, model: ir.Model) -> Iterator[Finding]:
-        found = model.opset_imports.get("", _OLDEST)
-        if not 0 < found < _OLDEST or not any(_is_old(node, found) for node in model.graph):
+        opset = model.opset_imports.get("", _OLDEST)
+        if not 0 < opset < _OLDEST or not any(_is_old(node, opset) for node in model.graph):
             return
         proto = to_proto(model)
         _lay_along_axes(
@@ -48,7 +48,7 @@ class OldOpset(Repair):
         except ModelError:  # the log says why
             return
         model.graph, model.ir_version = converted.graph, converted.ir_version
-        yield self.finding(str(model.graph.name), f"opset {found}", f"opset {_NEW}")
+        yield self.finding(str(model.graph.name), f"opset {opset}", f"opset {_NEW}")
 
 
 def _is_old(node: ir.Node, opset: int) -> bool:
@@ -66,18 +66,18 @@ def _values(graph: ir.Graph) -> Iterator[ir.Value]:
 
 
 def _lay_along_axes(model: onnx.ModelProto, ranks: Mapping[str, int]) -> None:
-    """Give constants that an attribute lays along an axis ones behind it: ONNX's converter leaves this out, and fails."""
+    """Append dims of 1 to constants that an attribute aligns with an axis: ONNX's converter omits this, and fails."""
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     readers = [name for node in model.graph.node for name in node.input]
     for node in model.graph.node:
-        axis = next((each for each in node.attribute if each.name == "axis"), None)
+        axis = next((item for item in node.attribute if item.name == "axis"), None)
         if node.op_type not in _SUMS or axis is None or len(node.input) != 2:
             continue
-        x, held = node.input[0], constants.get(node.input[1])
-        if held is not None and readers.count(node.input[1]) == 1 and x in ranks:
-            behind = ranks[x] - axis.i % ranks[x] - len(held.dims)
+        x, constant = node.input[0], constants.get(node.input[1])
+        if constant is not None and readers.count(node.input[1]) == 1 and x in ranks:
+            behind = ranks[x] - axis.i % ranks[x] - len(constant.dims)
             if behind >= 0:
-                held.dims.extend([1] * behind)
+                constant.dims.extend([1] * behind)
                 node.attribute.remove(axis)
-                for info in [each for each in model.graph.value_info if each.name == held.name]:
+                for info in [item for item in model.graph.value_info if item.name == constant.name]:
                     model.graph.value_info.remove(info)

@@ -1,4 +1,4 @@
-"""All repairs over a model."""
+"""Run all repairs on a model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _AGAIN = ("channel-vectors",)
 
 @dataclass(frozen=True)
 class RepairedModel:
-    """A repaired model.
+    """A repaired model, and what was found in it.
 
     Attributes:
         model: The model; the one that was given where nothing was found.
@@ -66,7 +66,7 @@ def repair(
     skip: Collection[str] = (),
     also: Collection[str] = (),
 ) -> RepairedModel:
-    """Mend what exporters are known to break, and remove what they leave over.
+    """Repair known faults of exporters, and remove leftovers.
 
     A fault is what onnxruntime refuses, or what it computes otherwise than was meant; only faults change what a model computes.
     Nodes in bodies of If, Loop and Scan, and in local functions, are left as they are.
@@ -86,26 +86,26 @@ def repair(
             raise UsageError(f"there is no repair {name!r}.\nRepairs: {', '.join(REPAIRS)}", name=name)
     loaded = load_model(model)
     current = to_ir(copy_of(loaded), checked=True)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for name, repair_class in REPAIRS.items():
-        wanted = not repair_class.on_request if only is None else name in only
-        if name in skip or not (wanted or name in also):
+        is_selected = not repair_class.on_request if only is None else name in only
+        if name in skip or not (is_selected or name in also):
             continue
         while True:
             infer_dims(current)
             result = cast("Repaired", repair_class()(current))
-            found += result.findings
+            findings += result.findings
             if not result.findings or name not in _AGAIN:
                 break
-    if not found:
+    if not findings:
         return RepairedModel(loaded, ())
-    return RepairedModel(_written(current, loaded), tuple(found))
+    return RepairedModel(_to_proto(current, loaded), tuple(findings))
 
 
-def _written(model: ir.Model, before: onnx.ModelProto) -> onnx.ModelProto:
-    """The model, with the descriptions of tensors that it had before: what was inferred is for the repairs alone."""
+def _to_proto(model: ir.Model, before: onnx.ModelProto) -> onnx.ModelProto:
+    """The model as protobuf, with the value_info that it had before: inferred types are for the repairs only."""
     infer_dims(model)
-    made = to_proto(model)
-    said = {info.name for info in before.graph.value_info}
-    keep_items(made.graph.value_info, lambda info: info.name in said)
-    return made
+    repaired = to_proto(model)
+    declared_names = {info.name for info in before.graph.value_info}
+    keep_items(repaired.graph.value_info, lambda info: info.name in declared_names)
+    return repaired

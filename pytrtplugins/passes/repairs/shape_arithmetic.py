@@ -1,4 +1,4 @@
-"""Arithmetic with dims that are known when the model is written."""
+"""Fold arithmetic with dims that are known at export."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_ELEMENTS = 1 << 12
 
 
 class ShapeArithmetic(Repair):
-    """Replace by constants what is computed of known dims, in whole numbers or truth values, and constants that are only reshaped.
+    """Fold whole numbers and truth values that are computed from known dims, and constants that are only reshaped.
 
     What stays: arithmetic with floats, results of more than 4,096 whole numbers, and all that depends on a free dim.
     """
@@ -38,9 +38,9 @@ class ShapeArithmetic(Repair):
     def mend(self, model: ir.Model) -> Iterator[Finding]:
         before = [(node, node.op_type, node.outputs[0]) for node in model.graph if node.outputs]
         PropagateConstants(computes=_is_arithmetic)(model)
-        left = set(model.graph)
+        remaining = set(model.graph)
         for node, op, _ in before:
-            if node not in left and op != "Constant":
+            if node not in remaining and op != "Constant":
                 yield self.finding(node, f"{op} of numbers that are known", "it is a constant")
 
 
@@ -54,7 +54,7 @@ def _is_arithmetic(node: ir.Node) -> bool:
 
 
 def _is_small(value: ir.Value) -> bool:
-    """Whether a tensor holds dims, as far as its type and dims say."""
+    """Whether a tensor's type and dims allow that it holds dims."""
     if value.dtype is None or value.dtype.name not in _WHOLE or value.shape is None or not value.shape.is_static():
         return False
     dims = value.shape.numpy()

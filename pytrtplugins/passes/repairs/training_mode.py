@@ -1,4 +1,4 @@
-"""Dropout and BatchNormalization that were exported as in the training."""
+"""Switch Dropout and BatchNormalization from training to inference mode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["TrainingMode"]
 
 
 class TrainingMode(Repair):
-    """Put nodes into the mode of inference, where nothing reads what only the training needs.
+    """Switch nodes to inference mode, if nothing reads the outputs that only training needs.
 
     1. Dropout that is told to train by a constant, whose mask nobody reads.
     2. BatchNormalization with ``training_mode=1``, whose new statistics nobody reads: it takes those that are stored.
@@ -34,8 +34,8 @@ class TrainingMode(Repair):
             if any(value.uses() or value.is_graph_output() for value in node.outputs[1:]):
                 continue
             if is_op(node, "Dropout"):
-                told = held_constant(operand(node, 2))
-                if told is not None and told.any():
+                mode = held_constant(operand(node, 2))
+                if mode is not None and mode.any():
                     node.resize_inputs(2)
                     node.resize_outputs(1)
                     yield self.finding(node, "Dropout in training mode: it drops at random", "it drops nothing")

@@ -1,4 +1,4 @@
-"""Transposes of transposed tensors."""
+"""Merge consecutive Transposes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["DoubledTransposes"]
 
 
 class DoubledTransposes(Repair):
-    """Let a Transpose that reads a Transpose do the work of both; the two go where they undo each other."""
+    """Merge a Transpose that reads a Transpose into one; both are removed if they cancel each other."""
 
     name: ClassVar[str] = "doubled-transposes"
     fault: ClassVar[bool] = False
@@ -38,14 +38,14 @@ class DoubledTransposes(Repair):
             found_any = True
             both = [inner[axis] for axis in outer]
             node.replace_input_with(0, first.inputs[0])
-            found = f"perm={list(outer)} behind perm={list(inner)} of {first.name!r}"
+            description = f"perm={list(outer)} behind perm={list(inner)} of {first.name!r}"
             if both == sorted(both):
                 node.op_type, undone = "Identity", True
                 del node.attributes["perm"]
-                yield self.finding(node, found, "they undo each other, and go")
+                yield self.finding(node, description, "they undo each other, and go")
             else:
                 set_attributes(node, {"perm": both})
-                yield self.finding(node, found, f"one Transpose with perm={both}")
+                yield self.finding(node, description, f"one Transpose with perm={both}")
         if found_any:
             remove_unused(model)
         if undone:

@@ -1,4 +1,4 @@
-"""Weights that are inputs of the model too."""
+"""Remove weights from the inputs of a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIRST_IR = 4  # the first version in which weights need not be inputs
 
 
 class WeightInputs(Repair):
-    """Remove initializers from the model's inputs, as IR 3 had to list them. Their values stay."""
+    """Remove initializers from the model's inputs, where IR 3 required them. Their values stay."""
 
     name: ClassVar[str] = "weight-inputs"
     fault: ClassVar[bool] = False
@@ -29,9 +29,9 @@ class WeightInputs(Repair):
         inputs = model.graph.inputs
         weights = [value for value in inputs if value.name in model.graph.initializers]
         if weights:
-            kept = [value for value in inputs if value.name not in model.graph.initializers]
+            real_inputs = [value for value in inputs if value.name not in model.graph.initializers]
             inputs.clear()
-            inputs.extend(kept)
+            inputs.extend(real_inputs)
             model.ir_version = max(model.ir_version, _FIRST_IR)
         for value in weights:
             yield self.finding(str(value.name), "a weight that is an input of the model too", "it is a weight alone")

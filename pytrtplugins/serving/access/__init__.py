@@ -1,1 +1,1 @@
-"""Who may use a server, and what is recorded of requests."""
+"""Access to a server: keys, TLS, CORS, logs and traces."""

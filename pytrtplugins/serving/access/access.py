@@ -1,4 +1,4 @@
-"""Who may connect to a server, and what is recorded of requests."""
+"""Settings of access: who may connect, and what is logged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Access"]
 
 @dataclass(frozen=True)
 class Access:
-    """Who may connect to a server, and what is recorded of requests. By default everybody who can reach it, and nothing.
+    """Who may connect to a server, and what is logged. By default anybody who can reach it may, and nothing is logged.
 
     Attributes:
         tls_cert: File of the server's certificate, with those between it and its authority, in PEM form; None: no TLS.

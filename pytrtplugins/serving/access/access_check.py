@@ -1,4 +1,4 @@
-"""What is looked at before a server listens: the files that its settings name, and who can reach it."""
+"""Checks before a server listens: the files that its settings name, and who can reach it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of requests: a line for each, as JSON or for people."""
+"""Access log: one line per request, as JSON or as text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENCODE = json.JSONEncoder(separators=(",", ":")).encode  # ASCII: no character 
 
 
 class AccessLog:
-    """A log of requests. Several processes may have the same file: each line is written at once, behind the others.
+    """A log of requests. Several processes may write to one file: each line is appended by one write.
 
     Args:
         path: Of the file, which is opened anew once it was renamed, as programs that rotate logs do; ``-``: standard error.
@@ -33,7 +33,7 @@ class AccessLog:
 
     def __init__(self, path: str, form: Literal["json", "plain"] = "json") -> None:
         self._record = logging.makeLogRecord({})  # one for all lines: to make one takes as long as to write it
-        self._write = _ENCODE if form == "json" else _plain
+        self._write = _ENCODE if form == "json" else _text_line
         try:
             self._handler: logging.Handler = _ErrorStream() if path == "-" else _File(path, encoding="ascii")
         except OSError as error:
@@ -54,7 +54,7 @@ class AccessLog:
 
 def _fields(exchange: Exchange) -> dict[str, Any]:
     seconds, rest = divmod(exchange.time_ns, 10**9)
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "time": f"{_second(seconds)}.{rest // 1000:06}Z",
         "id": exchange.id,
         "client": exchange.client,
@@ -67,21 +67,21 @@ def _fields(exchange: Exchange) -> dict[str, Any]:
         "total_ms": _milliseconds(time.monotonic() - exchange.began),
     }
     if exchange.key is not None:
-        found["key"] = exchange.key.name
+        fields["key"] = exchange.key.name
     if exchange.model:
-        found["model"] = exchange.model
+        fields["model"] = exchange.model
     if exchange.source is not None:
-        found["version"], found["digest"] = exchange.source.version, exchange.source.digest
+        fields["version"], fields["digest"] = exchange.source.version, exchange.source.digest
     if exchange.requests:
-        found["requests"] = exchange.requests
+        fields["requests"] = exchange.requests
     spent: dict[str, float] = {}
     for stage, _, took in exchange.stages:
         spent[stage] = spent.get(stage, 0.0) + took
     for stage, took in spent.items():
-        found[f"{stage}_ms"] = _milliseconds(took)
+        fields[f"{stage}_ms"] = _milliseconds(took)
     if exchange.trace:
-        found["trace"] = exchange.trace
-    return found
+        fields["trace"] = exchange.trace
+    return fields
 
 
 @functools.lru_cache(maxsize=4)
@@ -89,20 +89,20 @@ def _second(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
-def _plain(found: dict[str, Any]) -> str:
-    """Time, client, key, what was asked, status; then names with values, the client's id last."""
-    asked = _ENCODE(f"{found['method']} {found['path']}")
-    said = [f"{name.removesuffix('_ms')}={value}{'ms' * name.endswith('_ms')}" for name, value in found.items()]
-    rest = [each for each in said if each.partition("=")[0] in _NAMED]
+def _text_line(fields: dict[str, Any]) -> str:
+    """A line as text: time, client, key, request line, status; then names with values, the client's request id last."""
+    request_line = _ENCODE(f"{fields['method']} {fields['path']}")
+    pairs = [f"{name.removesuffix('_ms')}={value}{'ms' * name.endswith('_ms')}" for name, value in fields.items()]
+    rest = [pair for pair in pairs if pair.partition("=")[0] in _NAMED]
     return " ".join(
         [
-            found["time"],
-            found["client"] or "-",
-            found.get("key", "-"),
-            asked,
-            str(found["status"]),
+            fields["time"],
+            fields["client"] or "-",
+            fields.get("key", "-"),
+            request_line,
+            str(fields["status"]),
             *rest,
-            f"id={found['id']}",
+            f"id={fields['id']}",
         ]
     )
 
@@ -128,7 +128,7 @@ def _milliseconds(seconds: float) -> float:
 
 
 class _Once(logging.Handler):
-    """A part of a handler: it says once that lines cannot be written, such as where the disk is full; requests go on."""
+    """Mixin of a log handler: reports once that lines cannot be written, for example on a full disk; requests go on."""
 
     _failed = False
 
@@ -139,7 +139,7 @@ class _Once(logging.Handler):
 
 
 class _File(_Once, logging.handlers.WatchedFileHandler):
-    """A file. Where it was renamed and cannot be opened anew, that is tried again with each line."""
+    """Handler that writes to a file; if it was renamed and cannot be reopened, each line tries again."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -149,4 +149,4 @@ class _File(_Once, logging.handlers.WatchedFileHandler):
 
 
 class _ErrorStream(_Once, logging.StreamHandler[TextIO]):
-    """Standard error."""
+    """Handler that writes to standard error."""

@@ -1,4 +1,4 @@
-"""Pages of other origins that may use a server from a browser."""
+"""CORS: origins whose pages may use the server from a browser."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _SHOWN = ("Inference-Header-Content-Length", "Retry-After", "Server-Timing", "X-
 
 
 def check_origins(origins: Sequence[str]) -> None:
-    """Look at origins before a server starts.
+    """Check origins before a server starts.
 
     Raises:
         UsageError: one is not ``*``, and not a scheme with a host.
     """
-    for each in origins:
-        if each != "*" and not _ORIGIN.fullmatch(each):
+    for origin in origins:
+        if origin != "*" and not _ORIGIN.fullmatch(origin):
             raise UsageError(
                 f"--cors: expected an origin as browsers write it, such as https://example.org or http://localhost:3000, "
-                f"or *, found {each[:80]!r}"
+                f"or *, found {origin[:80]!r}"
             )
 
 

@@ -1,4 +1,4 @@
-"""A request and its answer, as keys, logs and traces see them."""
+"""A request with its answer, as keys, logs and traces use them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_STAGES = 64  # of a stream that has many requests
 
 
 class Exchange:
-    """A request and its answer.
+    """A request with its answer.
 
     Args:
         protocol: ``http`` or ``grpc``.
@@ -73,8 +73,8 @@ class Exchange:
 
     def __init__(self, protocol: str, method: str, path: str, headers: Mapping[str, str], client: str) -> None:
         self.protocol, self.method, self.path, self.headers, self.client = protocol, method, path, headers, client
-        given = headers.get("x-request-id", "")
-        self.id = given if _ID.fullmatch(given) else os.urandom(16).hex()
+        client_id = headers.get("x-request-id", "")
+        self.id = client_id if _ID.fullmatch(client_id) else os.urandom(16).hex()
         self.key: Key | None = None
         self.model, self.trace, self.admitted = "", "", False
         self.charge: Callable[[Key], None] | None = None
@@ -96,16 +96,16 @@ class Exchange:
         if further and self.key is not None and self.charge is not None:
             self.charge(self.key)
 
-    def computed(self, item: QueuedRequest, began: float) -> None:
-        """Note how long a request waited and was computed."""
+    def add_computation(self, item: QueuedRequest, began: float) -> None:
+        """Record how long a request waited and was computed."""
         self.requests += 1
         self.source = item.source
         if len(self.stages) < _MOST_STAGES:
             self.stages.append(("queue", began, item.queued_s))
             self.stages.append(("compute", began + item.queued_s, item.computed_s))
 
-    def did(self, stage: str, began: float, ended: float) -> None:
-        """Note how long something else took."""
+    def add_stage(self, stage: str, began: float, ended: float) -> None:
+        """Record the begin and end of another stage."""
         self.stages.append((stage, began, ended - began))
 
 

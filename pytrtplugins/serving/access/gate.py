@@ -20,7 +20,7 @@ __all__ = ["Gate", "Recorder"]
 
 
 class Application(Protocol):
-    """An application of ASGI that says which role its addresses need."""
+    """An ASGI application that tells the role required for each path."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -30,7 +30,7 @@ class Application(Protocol):
 
 
 class Recorder(Protocol):
-    """What takes exchanges that have ended: a log, traces."""
+    """Interface of a log or trace: it records finished exchanges."""
 
     def record(self, exchange: Exchange) -> None:
         """Take one."""
@@ -40,7 +40,7 @@ class Recorder(Protocol):
 
 
 class Gate:
-    """Looks at keys, and records exchanges.
+    """Checks keys, and records exchanges.
 
     Args:
         keys: Those that clients must have; None: none.
@@ -52,18 +52,18 @@ class Gate:
 
     @classmethod
     def of(cls, access: Access, meter: RateLimiter | None = None) -> Gate | None:
-        """The gate that the settings ask for; None: none.
+        """The gate for these settings; None if they need none.
 
         Raises:
             PytrtpluginsError: a file that they name is missing, or is not what it should be.
         """
         keys = Keyring(access.keys, meter) if access.keys else None
         log = AccessLog(access.access_log, access.access_log_form) if access.access_log else None
-        recorders: list[Recorder] = [each for each in (Tracer.of(access), log) if each is not None]
+        recorders: list[Recorder] = [recorder for recorder in (Tracer.of(access), log) if recorder is not None]
         return cls(keys, recorders) if keys or recorders else None
 
     def enter(self, exchange: Exchange, role: str | None) -> None:
-        """Let a request in; `leave` follows in any case.
+        """Admit a request; call `leave` afterwards in any case.
 
         Args:
             exchange: The request.
@@ -81,16 +81,16 @@ class Gate:
         """Record an exchange that has ended."""
         if self.keys is not None and exchange.key is not None and exchange.admitted:
             self.keys.give_back(exchange.key)
-        for each in self._recorders:
-            each.record(exchange)
+        for recorder in self._recorders:
+            recorder.record(exchange)
 
     def close(self) -> None:
-        """Hand on what is still here."""
-        for each in self._recorders:
-            each.close()
+        """Flush logs and traces."""
+        for recorder in self._recorders:
+            recorder.close()
 
     def before(self, app: Application) -> Callable[[Scope, Receive, Send], Any]:
-        """An application behind this gate."""
+        """Wrap an ASGI application in this gate."""
 
         async def gated(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -99,13 +99,13 @@ class Gate:
             exchange = _of_http(scope)
             token = CURRENT.set(exchange)
             try:
-                answer = _answering(exchange, send)
+                answer = _record_answer(exchange, send)
                 try:
                     self.enter(exchange, None if self.keys is None else app.role(scope["path"]))
                 except RequestError as error:
                     await send_error(answer, error)
                 else:
-                    await app(in_messages(scope), _counting(exchange, receive), answer)
+                    await app(in_messages(scope), _count_received_bytes(exchange, receive), answer)
             finally:
                 CURRENT.reset(token)
                 self.leave(exchange)
@@ -119,7 +119,7 @@ def _of_http(scope: Scope) -> Exchange:
     return Exchange("http", scope["method"], scope["path"], headers, client[0] if client else "")
 
 
-def _counting(exchange: Exchange, receive: Receive) -> Receive:
+def _count_received_bytes(exchange: Exchange, receive: Receive) -> Receive:
     async def counted() -> MutableMapping[str, Any]:
         message = await receive()
         exchange.received += len(message.get("body", b""))
@@ -128,11 +128,11 @@ def _counting(exchange: Exchange, receive: Receive) -> Receive:
     return counted
 
 
-def _answering(exchange: Exchange, send: Send) -> Send:
+def _record_answer(exchange: Exchange, send: Send) -> Send:
     async def answering(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             exchange.status = message["status"]
-            others = [each for each in message.get("headers", ()) if each[0] != b"x-request-id"]
+            others = [header for header in message.get("headers", ()) if header[0] != b"x-request-id"]
             message = {**message, "headers": [*others, (b"x-request-id", exchange.id.encode())]}
         else:
             exchange.sent += len(message.get("body", b""))

@@ -1,4 +1,4 @@
-"""Keys of clients: what each may do, in a file that has their digests alone."""
+"""API keys of clients and what each allows; the file has only their digests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...errors import RequestError, UsageError
 from ...utils.atomic import atomic_path, check_target
 from ...utils.declared import check_fields, field_types, mismatch, nearest
 from ...utils.files import locked_folder
-from ...utils.numbers import Real, Whole
+from ...utils.numbers import FloatRange, IntRange
 from ...utils.text_formats import shorten
 from ...utils.toml_file import TomlFile
 from ..shared.rate_limiter import MOST_KEYS, RateLimiter
@@ -54,9 +54,9 @@ class Key:
     name: str
     sha256: str
     roles: tuple[Literal["infer", "admin"], ...] = ("infer",)
-    rate: Annotated[float | None, Real(0.001, 1e6)] = None
-    burst: Annotated[int | None, Whole(1, 1_000_000)] = None
-    concurrent: Annotated[int | None, Whole(1, 1_000_000)] = None
+    rate: Annotated[float | None, FloatRange(0.001, 1e6)] = None
+    burst: Annotated[int | None, IntRange(1, 1_000_000)] = None
+    concurrent: Annotated[int | None, IntRange(1, 1_000_000)] = None
     models: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ class Key:
 
 
 class Keyring:
-    """The keys of a file, with what was used of them.
+    """The keys of a file, with their rate limits.
 
     Args:
         path: The file.
@@ -90,17 +90,17 @@ class Keyring:
         self.reload()
 
     def reload(self) -> None:
-        """Read the file anew.
+        """Read the file again.
 
         Raises:
             UsageError: the file is missing; the keys that were read before stay.
             FormatError: it is not what it should be; as above.
         """
         keys = read_keys(self.path)
-        found: dict[str, list[Key]] = {}
+        keys_by_prefix: dict[str, list[Key]] = {}
         for key in keys:
-            found.setdefault(key.sha256[:_INDEX], []).append(key)
-        self._keys = found
+            keys_by_prefix.setdefault(key.sha256[:_INDEX], []).append(key)
+        self._keys = keys_by_prefix
         self._meter.name([key.name for key in keys])
 
     def find(self, headers: Mapping[str, str]) -> Key:
@@ -109,8 +109,8 @@ class Keyring:
         Raises:
             RequestError: it has none, or an unknown one (401).
         """
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        text = given.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        text = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
         if not text:
             raise RequestError("a key is needed: Authorization: Bearer KEY, or X-API-Key: KEY", status=401)
         digest = _digest(text)
@@ -159,16 +159,16 @@ def read_keys(path: str) -> list[Key]:
         if name != "keys":
             raise file.error((name,), f"unknown table {name!r}; expected [keys.NAME]")
     tables = file.data.get("keys", {})
-    if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
+    if not isinstance(tables, dict) or not all(isinstance(item, dict) for item in tables.values()):
         raise file.error(("keys",), "expected tables [keys.NAME]")
     if len(tables) > MOST_KEYS:
         raise file.error(("keys",), f"expected at most {MOST_KEYS:,} keys, found {len(tables):,}")
-    found, known, types = [], [each.name for each in fields(Key) if each.name != "name"], field_types(Key)
+    keys, field_names, types = [], [item.name for item in fields(Key) if item.name != "name"], field_types(Key)
     for name, table in tables.items():
         for field, value in table.items():
             place = ("keys", name, field)
-            if field not in known:
-                raise file.error(place, f"keys.{name} has no field {field!r}.{nearest(field, known)}")
+            if field not in field_names:
+                raise file.error(place, f"keys.{name} has no field {field!r}.{nearest(field, field_names)}")
             if (expected := mismatch(value, types[field])) is not None:
                 raise file.error(place, f"keys.{name}, {field}: expected {expected}, found {shorten(value)}")
         if "sha256" not in table:
@@ -177,10 +177,10 @@ def read_keys(path: str) -> list[Key]:
             field: tuple(value) if isinstance(value, list) else value for field, value in table.items()
         }
         try:
-            found.append(Key(name, **values))
+            keys.append(Key(name, **values))
         except UsageError as error:
             raise file.error(("keys", name), f"keys.{error}") from None
-    return found
+    return keys
 
 
 def add_key(path: str, name: str, **allowed: Any) -> str:
@@ -207,9 +207,9 @@ def add_key(path: str, name: str, **allowed: Any) -> str:
 
 def _write(path: str, key: Key) -> None:
     old = Path(path).read_bytes() if Path(path).exists() else b""
-    if old and key.name in (each.name for each in read_keys(path)):
+    if old and key.name in (item.name for item in read_keys(path)):
         raise UsageError(f"{path} has a key {key.name!r} already: remove its table first, or take another name")
-    values = {each.name: getattr(key, each.name) for each in fields(Key) if each.name != "name"}
+    values = {item.name: getattr(key, item.name) for item in fields(Key) if item.name != "name"}
     lines = [f"{field} = {json.dumps(value)}" for field, value in values.items() if value not in (None, ())]
     table = "\n".join([*([""] if old else []), f"[keys.{key.name}]", *lines, ""])
     with atomic_path(path) as temporary:

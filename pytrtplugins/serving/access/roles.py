@@ -1,4 +1,4 @@
-"""Which role a key needs for which request."""
+"""The role that a key needs, by path."""
 
 from __future__ import annotations
 
@@ -23,19 +23,22 @@ _METHODS_OF_CLIENTS = {
 
 
 def http_role(roles: Mapping[str, str | None]) -> Callable[[str], str | None]:
-    """Make the function that gives the role an address of HTTP needs, None if it is open to everybody.
+    """Make a function that returns the role required for a path, None if everybody may use it.
 
     Args:
         roles: The role of each path, where ``{name}`` stands for text without a slash; the first path that fits an address counts.
             An address that fits none needs `ADMIN`.
     """
     patterns = (re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path)) for path in roles)
-    pattern, found = re.compile(f"(?:{'|'.join(f'({each})' for each in patterns)})$"), (ADMIN, *roles.values())
+    pattern, role_of_group = (
+        re.compile(f"(?:{'|'.join(f'({path_pattern})' for path_pattern in patterns)})$"),
+        (ADMIN, *roles.values()),
+    )
 
     @lru_cache(maxsize=256)
     def role(path: str) -> str | None:
         match = pattern.match(path)  # as Starlette matches: ``$`` also fits before a newline at the end
-        return found[match.lastindex or 0] if match and match.end() == len(path) else ADMIN
+        return role_of_group[match.lastindex or 0] if match and match.end() == len(path) else ADMIN
 
     return role
 

@@ -1,4 +1,4 @@
-"""A server's certificate and key, checked before it listens, and read anew when they change."""
+"""A server's certificate and key, checked before it listens, and reloaded when the files change."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Tls:
 
     @classmethod
     def of(cls, access: Access) -> Tls | None:
-        """Those that are named; None: none are."""
+        """The certificate and key of these files; None if no files are given."""
         return cls(access) if access.tls_cert or access.tls_key or access.tls_ca else None
 
     def reload(self) -> None:
@@ -67,17 +67,17 @@ class Tls:
             _log.warning("the certificate in %s %s: clients refuse it", self._cert, problem)
 
     def grpc_credentials(self) -> Any:
-        """The same for a server of grpcio's."""
+        """Credentials for a grpcio server, which reload like those of HTTP."""
         grpc = require("grpc", extra="grpc", package="grpcio", feature="--grpc-port")
-        given: list[list[bytes]] = []
+        current: list[list[bytes]] = []
 
         def changed() -> Any:
-            """The configuration where it differs from the one that was given before; gRPC asks before each handshake."""
-            found = self._contents
-            if given and given[-1] is found:
+            """The new configuration if the files changed, else None; gRPC calls this before each handshake."""
+            contents = self._contents
+            if current and current[-1] is contents:
                 return None
-            given[:] = [found]
-            cert, key, *ca = found
+            current[:] = [contents]
+            cert, key, *ca = contents
             return grpc.ssl_server_certificate_configuration([(key, cert)], ca[0] if ca else None)
 
         return grpc.dynamic_ssl_server_credentials(changed(), changed, self._ca is not None)
@@ -98,7 +98,7 @@ class Tls:
 
 
 def _read(path: str) -> bytes:
-    """The contents of a file in PEM form."""
+    """Read a PEM file."""
     try:
         data = read_regular(path, _MOST_BYTES, error=UsageError)
     except OSError as error:
@@ -119,7 +119,7 @@ def _no_password() -> bytes:
 
 
 def _dates_problem(cert: str, key: str) -> str:
-    """What is wrong with the dates of a certificate: a client that trusts it shakes hands with a server that has it, in memory."""
+    """The problem with a certificate's dates, found by a handshake in memory with a client that trusts it; empty if there is none."""
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     server.load_cert_chain(cert, key)
     client.check_hostname = False

@@ -1,4 +1,4 @@
-"""Traces of requests for OpenTelemetry: a span for each, and one for each stage of it."""
+"""OpenTelemetry traces: a span for each request, and one for each of its stages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FAILURES = {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVA
 
 
 class Tracer:
-    """Makes spans of exchanges that have ended; they join the trace of the client (W3C ``traceparent``).
+    """Makes spans of finished exchanges, which join the client's trace (W3C ``traceparent``).
 
     Args:
         provider: Of OpenTelemetry's SDK; `close` shuts it down.
@@ -39,7 +39,7 @@ class Tracer:
 
     @classmethod
     def of(cls, access: Access) -> Tracer | None:
-        """The one that the settings or the environment ask for; None: neither does.
+        """The tracer that the settings or the environment ask for; None if neither does.
 
         The environment's variables are OpenTelemetry's own: ``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_SERVICE_NAME``,
         ``OTEL_TRACES_SAMPLER`` and the others. Where they alone ask for traces, missing packages are a warning.
@@ -49,8 +49,10 @@ class Tracer:
             MissingExtraError: the packages of OpenTelemetry are missing.
         """
         url = trace_url(access.trace_endpoint)
-        wanted = any(map(os.environ.get, _ENDPOINTS)) and os.environ.get("OTEL_SDK_DISABLED", "").lower() != "true"
-        if url is None and not wanted:
+        enabled_by_environment = (
+            any(map(os.environ.get, _ENDPOINTS)) and os.environ.get("OTEL_SDK_DISABLED", "").lower() != "true"
+        )
+        if url is None and not enabled_by_environment:
             return None
         try:
             return cls(_provider(url))
@@ -83,7 +85,7 @@ class Tracer:
 
 
 def trace_url(endpoint: str | None) -> str | None:
-    """Where traces go: an endpoint without a path gets the one of OTLP.
+    """The address for traces: an endpoint without a path gets OTLP's.
 
     Raises:
         UsageError: it is no URL of http or https.
@@ -113,35 +115,35 @@ def _provider(url: str | None) -> Any:
 
 
 def _name(exchange: Exchange) -> str:
-    """What was asked; paths that lead nowhere are left out, so that clients cannot make names."""
+    """The span's name; unknown paths are left out, so that clients cannot create names."""
     if exchange.protocol == "grpc":
         return exchange.path.lstrip("/")
     return f"{exchange.method} {exchange.path}" if exchange.model else exchange.method
 
 
 def _attributes(exchange: Exchange) -> dict[str, Any]:
-    """By the names of OpenTelemetry's semantic conventions, and our own."""
+    """Attributes with the names of OpenTelemetry's semantic conventions, and some of our own."""
     if exchange.protocol == "grpc":
-        found: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             "rpc.system": "grpc",
             "rpc.service": exchange.path.strip("/").partition("/")[0],
             "rpc.method": exchange.method,
             "rpc.response.status_code": exchange.status,
         }
     else:
-        found = {
+        attributes = {
             "http.request.method": exchange.method,
             "url.path": exchange.path,
             "http.response.status_code": exchange.status,
         }
-    found |= {
+    attributes |= {
         "client.address": exchange.client,
         "pytrt.request_id": exchange.id,
         "pytrt.received_bytes": exchange.received,
         "pytrt.sent_bytes": exchange.sent,
     }
     if exchange.model:
-        found["pytrt.model"] = exchange.model
+        attributes["pytrt.model"] = exchange.model
     if exchange.key is not None:
-        found["pytrt.key"] = exchange.key.name
-    return found
+        attributes["pytrt.key"] = exchange.key.name
+    return attributes

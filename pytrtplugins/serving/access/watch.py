@@ -1,4 +1,4 @@
-"""Files that are read anew when they change."""
+"""Watch files, and reload them when they change."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ async def watch(files: Sequence[str], reload: Callable[[], object], every_s: flo
 
 
 def _state(files: Sequence[str]) -> list[tuple[int, int, int] | None]:
-    """What a change of the files changes."""
-    found: list[tuple[int, int, int] | None] = []
+    """Modification time, size and inode of each file, None if it is missing."""
+    states: list[tuple[int, int, int] | None] = []
     for path in files:
         try:
             status = os.stat(path)
         except OSError:
-            found.append(None)
+            states.append(None)
         else:
-            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
-    return found
+            states.append((status.st_mtime_ns, status.st_size, status.st_ino))
+    return states

@@ -1,1 +1,1 @@
-"""What is behind the network code: models in this process, or in others."""
+"""Backends of the network code: models in this process or in engine processes."""

@@ -12,7 +12,7 @@ __all__ = ["Backend", "VersionedBackend"]
 
 
 class Backend(Protocol):
-    """What loads models and computes requests: in this process, or in others."""
+    """Loads models and computes requests: in this process, or in others."""
 
     services: Services
     processes: Processes
@@ -48,11 +48,11 @@ class VersionedBackend(Backend, Protocol):
     leads: bool
 
     async def load_version(self, number: int) -> None:
-        """The same for one version, by its number in `services`.
+        """Load one version, by its number in `services`.
 
         Raises:
             PytrtpluginsError: as above.
         """
 
     def sources(self, number: int) -> set[Source | None]:
-        """The versions of a registry that are loaded of a version: several while one takes the place of another."""
+        """Loaded registry versions of a served version: several while one replaces another."""

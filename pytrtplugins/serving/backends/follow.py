@@ -1,4 +1,4 @@
-"""Keeps models at the version that their registry names: once another is in the stage, it takes the place of the present one."""
+"""Follow a registry: when another version enters the stage, load it in place of the present one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def follow_registry(backend: VersionedBackend, every_s: float | None = Non
     What is loaded stays where the other cannot be; that is logged, and tried again later, and as soon as the registry changes.
     """
     models = [
-        _Followed(backend, number, service)
+        _RegistryFollower(backend, number, service)
         for number, service in enumerate(backend.services.every)
         if is_registered(service.spec.target)
     ]
@@ -34,8 +34,8 @@ async def follow_registry(backend: VersionedBackend, every_s: float | None = Non
             await model.keep_up()
 
 
-class _Followed:
-    """A version of a served model whose engine file a registry has.
+class _RegistryFollower:
+    """A served version whose engine file comes from a registry.
 
     Args:
         backend: Loads it.
@@ -49,19 +49,21 @@ class _Followed:
         self._again = 0.0  # when to look again, though nothing changed
 
     async def keep_up(self) -> None:
-        """Look whether another version is to be loaded, and load it."""
+        """Check whether the registry names another version, and load it."""
         spec, now = self._service.spec, time.monotonic()
-        found = state(spec.target, spec.registry)
-        if not self._service.ready or (found == self._seen and now < self._again):
+        registry_state = state(spec.target, spec.registry)
+        if not self._service.ready or (registry_state == self._seen and now < self._again):
             return
         try:
-            wanted = await asyncio.to_thread(current, spec.target, spec.registry)
-            if self._backend.sources(self._number) != {wanted}:
+            target_version = await asyncio.to_thread(current, spec.target, spec.registry)
+            if self._backend.sources(self._number) != {target_version}:
                 await self._backend.load_version(self._number)
-                _log.info("%s: version %s is served, %s", self._service.name, wanted.version, wanted.digest)
+                _log.info(
+                    "%s: version %s is served, %s", self._service.name, target_version.version, target_version.digest
+                )
         except (PytrtpluginsError, OSError) as error:
             _log.error("%s: %s\n%s stays as it is", spec.target, error, self._service.name)
             self._again = now + _AGAIN_S
         else:
-            self._again = float("inf") if self._backend.sources(self._number) == {wanted} else now
-        self._seen = found
+            self._again = float("inf") if self._backend.sources(self._number) == {target_version} else now
+        self._seen = registry_state

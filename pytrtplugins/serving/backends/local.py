@@ -1,4 +1,4 @@
-"""Models in the process of the network code: for few cores, and for breakpoints."""
+"""Backend with the models in the process of the network code: for few cores, and for debugging."""
 
 from __future__ import annotations
 
@@ -94,16 +94,16 @@ class LocalBackend:
         await self._close(name)
 
     def stopped(self) -> list[str]:
-        """Names of models whose thread has ended, though they should serve, or that cannot compute any more."""
+        """Names of models whose thread has ended although they should serve, or that cannot compute any more."""
         return [
-            each.name
-            for each, replica in zip(self.services.every, self._replicas, strict=True)
-            if replica is not None and (each.reason == _LOST or replica.batcher.ended)
+            service.name
+            for service, replica in zip(self.services.every, self._replicas, strict=True)
+            if replica is not None and (service.reason == _LOST or replica.batcher.ended)
         ]
 
     async def _close(self, name: str) -> None:
         for number in self.services.numbers(name):
-            self.services.every[number].closed("UNAVAILABLE", "unloaded")
+            self.services.every[number].set_not_ready("UNAVAILABLE", "unloaded")
             replica, self._replicas[number] = self._replicas[number], None
             if replica is not None:
                 await asyncio.to_thread(replica.close)
@@ -117,7 +117,7 @@ class LocalBackend:
         self._threads.shutdown(wait=False)
 
     async def load_version(self, number: int) -> None:
-        """Load a version; it takes requests from then on, and the one that did until now answers what it took.
+        """Load a version; it takes new requests, and the previous one finishes those that it has.
 
         Raises:
             PytrtpluginsError: it cannot be loaded, or must not replace what served until now, which stays.
@@ -131,7 +131,7 @@ class LocalBackend:
         await asyncio.to_thread(replica.check_replaces, old)
         self._replicas[number] = replica
         service.source = replica.source
-        service.opened(replica.signature)
+        service.set_ready(replica.signature)
         if old is not None:
             await asyncio.to_thread(old.close)
             del old
@@ -140,7 +140,7 @@ class LocalBackend:
     def _lost(self, service: Service) -> None:
         """Take no more requests for a model that cannot compute any more: only another process could."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(service.closed, "UNAVAILABLE", _LOST)
+            self._loop.call_soon_threadsafe(service.set_not_ready, "UNAVAILABLE", _LOST)
 
     def _submit(self, number: int, item: QueuedRequest) -> None:
         replica = self._replicas[number]
@@ -153,13 +153,13 @@ class LocalBackend:
             self._to_wake.append(replica)
 
     def _wake(self) -> None:
-        """Wake the threads of models once for all requests of a turn of the loop, whose thread has Python's lock until then."""
+        """Wake the models' threads once for all requests of one turn of the event loop, which holds the GIL until then."""
         replicas, self._to_wake = self._to_wake, []
-        for each in replicas:
-            if each.immediate:
-                each.batcher.compute()
+        for replica in replicas:
+            if replica.immediate:
+                replica.batcher.compute()
             else:
-                each.queue.wake()
+                replica.queue.wake()
 
     def _deliver(self, items: list[QueuedRequest]) -> None:
         if threading.get_ident() == self._thread:

@@ -1,4 +1,4 @@
-"""Models that clients cannot load or unload."""
+"""Backend whose models clients cannot load or unload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models in engine processes, as a CPU process sees them: slots, streams, and requests that are sent again when a process dies."""
+"""Backend of a CPU process: sends requests to engine processes through slots and streams, and again if a process dies."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ _WITHOUT_ENGINE_S = 60.0
 _ALIGNED = 64
 
 
-class _Call:
-    """A request that has a slot."""
+class _SlotRequest:
+    """A request that occupies a slot."""
 
     __slots__ = ("again", "deaths", "first", "generation", "item", "length", "link", "model", "room", "timer", "units")
 
     def __init__(self, item: QueuedRequest, model: int) -> None:
         self.item, self.model = item, model
         self.first = self.units = self.generation = self.length = self.room = self.again = self.deaths = 0
-        self.link: _Link | None = None
+        self.link: _EngineConnection | None = None
         self.timer: asyncio.TimerHandle | None = None
 
 
-class _Link(asyncio.Protocol):
-    """The stream to an engine process; what is sent in one turn of the loop goes together."""
+class _EngineConnection(asyncio.Protocol):
+    """The stream to an engine process; messages of one turn of the event loop are sent together."""
 
     def __init__(self, backend: RemoteBackend, loop: asyncio.AbstractEventLoop, index: int, hangs: int) -> None:
         self.index, self.hangs = index, hangs  # of the process, and how often it hung until now
         self._backend, self._loop, self._reader = backend, loop, Reader()
         self._transport: asyncio.Transport | None = None
         self._waiting: list[bytes] = []
-        self.calls: dict[int, _Call] = {}
+        self.calls: dict[int, _SlotRequest] = {}
         self.ready: set[int] = set()
         self.sources: dict[int, dict[int, Source]] = {}  # by model and load
         self.loads: dict[int, int] = {}  # by model the present one
@@ -70,8 +70,8 @@ class _Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            for record, found in self._reader.feed(data):
-                self._backend._heard(self, record, found)
+            for record, data_of_record in self._reader.feed(data):
+                self._backend._heard(self, record, data_of_record)
         except FormatError:
             assert self._transport is not None
             self._transport.abort()
@@ -117,10 +117,10 @@ class RemoteBackend:
         self.processes, self._signs = counts.processes, counts.signs
         self.leads = counts.index == 0
         self._room: dict[tuple[int, int], int] = {}  # bytes of the largest answer, by model and size of inputs
-        self._links: list[_Link] = []
-        self._parked: list[_Call] = []
+        self._links: list[_EngineConnection] = []
+        self._parked: list[_SlotRequest] = []
         self._heard_of_all = asyncio.Event()
-        self._told: dict[tuple[_Link, int], asyncio.Future[str]] = {}  # by the generation of the change
+        self._told: dict[tuple[_EngineConnection, int], asyncio.Future[str]] = {}  # by the generation of the change
         self._changes = 0
         self._changing = asyncio.Lock()
         self.services = Services(
@@ -129,11 +129,11 @@ class RemoteBackend:
         )
 
     async def start(self) -> None:
-        """Begin to take streams to engine processes; models are ready once one of these says so."""
+        """Accept streams of engine processes; models are ready once one of these reports it."""
         self._loop = asyncio.get_running_loop()
 
     async def heard_of_all(self) -> None:
-        """Wait until engine processes have said of each model whether they have it; not longer than a start takes."""
+        """Wait until engine processes have reported on each model, at most as long as a start takes."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._heard_of_all.wait(), _WITHOUT_ENGINE_S)
 
@@ -151,7 +151,7 @@ class RemoteBackend:
             await self.load_version(number)
 
     async def load_version(self, number: int) -> None:
-        """The same for one version, by its number in `services`."""
+        """Load one version, by its number in `services`."""
         await self._change(Kind.LOAD, number)
 
     def sources(self, number: int) -> set[Source | None]:
@@ -161,17 +161,17 @@ class RemoteBackend:
     async def unload(self, name: str) -> None:
         """Answer what waits for a model, then release all its versions in all engine processes."""
         for number in self.services.numbers(name):
-            self.services.every[number].closed("UNAVAILABLE", "unloaded")
+            self.services.every[number].set_not_ready("UNAVAILABLE", "unloaded")
             await self._change(Kind.UNLOAD, number)
 
     async def stop(self) -> None:
         """Release the threads."""
         self._threads.shutdown(wait=False)
 
-    def _link(self, index: int) -> _Link:
-        made = _Link(self, self._loop, index, self._signs.ended(index))
-        self._links.append(made)
-        return made
+    def _link(self, index: int) -> _EngineConnection:
+        link = _EngineConnection(self, self._loop, index, self._signs.kill_count(index))
+        self._links.append(link)
+        return link
 
     async def _change(self, kind: int, number: int) -> None:
         async with self._changing:
@@ -190,12 +190,12 @@ class RemoteBackend:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def _submit(self, number: int, item: QueuedRequest) -> None:
-        if self.services.every[number].spec.shadow and 2 * self._slots.free < self._slots.block.units:
+        if self.services.every[number].spec.shadow and 2 * self._slots.free_units < self._slots.block.units:
             raise RequestError("half of the memory for requests is in use: there is no room for copies", status=503)
-        self._place(_Call(item, number))
+        self._place(_SlotRequest(item, number))
 
-    def _place(self, call: _Call) -> None:
-        """Give a request a slot, and send it.
+    def _place(self, call: _SlotRequest) -> None:
+        """Assign a slot to a request, and send it.
 
         Raises:
             RequestError: there is no memory for it.
@@ -207,7 +207,7 @@ class RemoteBackend:
         call.length = pack(call.item.arrays, self._slots.block.part(call.first, 0, begin))
         self._send(call)
 
-    def _send(self, call: _Call) -> None:
+    def _send(self, call: _SlotRequest) -> None:
         able = [link for link in self._links if call.model in link.ready and not (call.again and link.tries)]
         if not able:
             self._parked.append(call)
@@ -237,18 +237,18 @@ class RemoteBackend:
                 call.timer.cancel()
             self._send(call)
 
-    def _give_up(self, call: _Call) -> None:
+    def _give_up(self, call: _SlotRequest) -> None:
         self._parked.remove(call)
         self._fail(call, RequestError("no engine process has the model", status=503, retry_after=1))
 
-    def _fail(self, call: _Call, error: RequestError) -> None:
+    def _fail(self, call: _SlotRequest, error: RequestError) -> None:
         self._slots.give_back(call.first, call.units, call.model)
         call.item.error = error
         call.item.token(call.item)
 
     # -- what engine processes say -----------------------------------------------------------------------------------
 
-    def _heard(self, link: _Link, record: Record, data: Any) -> None:
+    def _heard(self, link: _EngineConnection, record: Record, data: Any) -> None:
         if record.kind == Kind.STATE:
             self._changed(link, record, data)
             return
@@ -286,27 +286,27 @@ class RemoteBackend:
         self._slots.give_back(call.first, call.units, call.model)
         item.token(item)
 
-    def _changed(self, link: _Link, record: Record, data: dict[str, Any]) -> None:
-        """Learn which models an engine process has."""
+    def _changed(self, link: _EngineConnection, record: Record, data: dict[str, Any]) -> None:
+        """Handle a message about the models that an engine process has."""
         number, service = record.model, self.services.every[record.model]
         future = self._told.pop((link, record.generation), None)
         if future is not None and not future.done():
             future.set_result(data["reason"])
-        link.sources[number] = {int(load): Source(**each) for load, each in data["sources"].items()}
+        link.sources[number] = {int(load): Source(**source) for load, source in data["sources"].items()}
         link.loads[number] = record.load
         if data["signature"] is None:
             link.ready.discard(number)
-            if not any(number in each.ready for each in self._links):
-                service.closed("UNAVAILABLE", "unloaded")
+            if not any(number in source.ready for source in self._links):
+                service.set_not_ready("UNAVAILABLE", "unloaded")
                 self._look_whether_all()
             return
         link.ready.add(number)
         signature = Signature.from_json(data["signature"])
         if not service.ready or service.signature != signature:
             try:
-                service.opened(signature)
+                service.set_ready(signature)
             except UsageError as error:  # it cannot be made here, though an engine process has it
-                service.closed("UNAVAILABLE", str(error).partition("\n")[0])
+                service.set_not_ready("UNAVAILABLE", str(error).partition("\n")[0])
                 _log.error("%s", error)
             self._look_whether_all()
         service.source = link.sources[number].get(record.load)
@@ -316,13 +316,13 @@ class RemoteBackend:
         if all(service.state != "LOADING" for service in self.services.every):
             self._heard_of_all.set()
 
-    def _lost(self, link: _Link) -> None:
+    def _lost(self, link: _EngineConnection) -> None:
         """Send again what an engine process had when it died."""
         self._links.remove(link)
         for key in [key for key in self._told if key[0] is link]:
             if not (future := self._told.pop(key)).done():  # who asked may be gone too
                 future.set_result("")
-        hung = self._signs.ended(link.index) != link.hangs
+        hung = self._signs.kill_count(link.index) != link.hangs
         for call in list(link.calls.values()):
             call.deaths += 1
             if self._slots.block.has_begun(call.first):  # what only waited is not to blame

@@ -1,4 +1,4 @@
-"""A version of a model as the network code sees it: whether it is ready, what it takes, and how a request is answered."""
+"""A version of a model for the network code: readiness, signature, and answering requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import RequestError, UsageError
 from ..access.exchange import CURRENT
-from ..batching.batcher import failure
+from ..batching.batcher import client_error
 from ..batching.queue import QueuedRequest
 from ..batching.replica import front_model
 from ..model.model import Arrays, Model, Request
@@ -27,7 +27,7 @@ __all__ = ["Answer", "Service", "Submit"]
 
 
 class Submit(Protocol):
-    """What takes a request to where it is computed; its ``token`` is called with it once that is done."""
+    """Type of functions that queue a request; its ``token`` is called with it when it is finished."""
 
     def __call__(self, item: QueuedRequest, /) -> None:
         """Take it.
@@ -53,7 +53,7 @@ class Answer:
 
 
 class Service:
-    """A version of a model as the network code sees it.
+    """A version of a model for the network code.
 
     Args:
         spec: What is served.
@@ -96,22 +96,22 @@ class Service:
 
     @property
     def name(self) -> str:
-        """In addresses."""
+        """The model's name in paths."""
         return self.spec.name
 
     @property
     def version(self) -> str:
-        """In addresses and answers: the registry's, where it is of one."""
+        """The version in paths and answers: the registry's if it comes from one."""
         return self.spec.version if self.source is None else self.source.version
 
     @property
     def ready(self) -> bool:
-        """Whether it takes requests."""
+        """Whether it accepts requests."""
         return self.state == "READY"
 
     @property
     def signature(self) -> Signature:
-        """What it takes and gives.
+        """Its inputs and outputs.
 
         Raises:
             RequestError: the model is not ready (503 while it loads, 404 once it is unloaded).
@@ -130,17 +130,17 @@ class Service:
         """Whether requests may have files, which become tensors in other threads first."""
         return self._signature is not None and self._signature.file_input is not None
 
-    def opened(self, signature: Signature) -> None:
-        """Take requests from now on."""
+    def set_ready(self, signature: Signature) -> None:
+        """Accept requests from now on."""
         self._front = front_model(self.spec, signature)
         self._signature, self.state, self.reason = signature, "READY", ""
 
-    def closed(self, state: str, reason: str) -> None:
-        """Take no requests from now on."""
+    def set_not_ready(self, state: str, reason: str) -> None:
+        """Accept no requests from now on."""
         self.state, self.reason = state, reason
 
     async def infer(self, arrays: Arrays, priority: int = 0, timeout_s: float | None = None) -> QueuedRequest:
-        """Compute outputs for inputs that fit the signature, or for files that stand for them.
+        """Compute outputs for inputs that fit the signature, or for files in place of them.
 
         Raises:
             RequestError: they do not fit together, the server is too busy, the time is over, or the model failed.
@@ -157,11 +157,11 @@ class Service:
             RequestError: one of them failed.
         """
         stages = dict.fromkeys(("preprocess", "queue", "compute", "postprocess"), 0.0)
-        item, on_device = await self._computed(request, stages)
+        item, on_device = await self._compute(request, stages)
         started = time.monotonic()
         if self._run("quick", request):
             value = self._run("postprocess", item.outputs, request)
-            _noted("postprocess", started)
+            _record_stage("postprocess", started)
         else:
             value = await self._in_thread("postprocess", item.outputs, request)
         stages["postprocess"] = time.monotonic() - started
@@ -171,7 +171,7 @@ class Service:
     def begin(
         self, arrays: Arrays, priority: int, timeout_s: float | None, then: Callable[[QueuedRequest], object]
     ) -> None:
-        """Begin to compute outputs for inputs that fit the signature; `end` must follow in ``then``, which is called once that is done.
+        """Start to compute outputs for inputs that fit the signature; ``then`` is called at the end, and must call `end`.
 
         Raises:
             RequestError: they do not fit together, or the server is too busy.
@@ -184,7 +184,7 @@ class Service:
         signature = self.signature
         self._hand_over(arrays, signature, priority, deadline, then)
         for shadow in self.shadows:
-            shadow.copy(arrays, signature)
+            shadow.run_shadow(arrays, signature)
 
     async def _infer(self, arrays: Arrays, priority: int = 0, deadline: float | None = None) -> QueuedRequest:
         started = time.monotonic()
@@ -203,11 +203,11 @@ class Service:
         self.end(item)
         exchange = CURRENT.get()
         if exchange is not None:
-            exchange.computed(item, started)
+            exchange.add_computation(item, started)
         return item
 
-    def copy(self, arrays: Arrays, signature: Signature) -> None:
-        """Compute a copy of a request that another version took, and throw the answer away; it is dropped where there is no room."""
+    def run_shadow(self, arrays: Arrays, signature: Signature) -> None:
+        """Run a copy of another version's request on this shadow version; its answer is dropped."""
         own = self._signature
         if not self.ready or own is None:
             self.statistics.failed(503)
@@ -218,11 +218,11 @@ class Service:
         else:
             self._copies += 1
             try:
-                self._hand_over(arrays, own, 0, None, self._copied)
+                self._hand_over(arrays, own, 0, None, self._end_shadow)
             except RequestError:  # it is counted
                 self._copies -= 1
 
-    def _copied(self, item: QueuedRequest) -> None:
+    def _end_shadow(self, item: QueuedRequest) -> None:
         self._copies -= 1
         with suppress(RequestError):  # it is counted
             self.end(item)
@@ -235,7 +235,7 @@ class Service:
         deadline: float | None,
         then: Callable[[QueuedRequest], object],
     ) -> None:
-        """Hand a request over; `end` must follow in ``then``.
+        """Queue a request; ``then`` must call `end`.
 
         Raises:
             RequestError: its inputs do not fit together, or there is no room.
@@ -248,12 +248,12 @@ class Service:
             )
             return
         except UsageError as error:
-            told = RequestError(str(error), status=400)
+            refusal = RequestError(str(error), status=400)
         except RequestError as error:
-            told = error
+            refusal = error
         self.statistics.ended()
-        self.statistics.failed(told.status)
-        raise told
+        self.statistics.failed(refusal.status)
+        raise refusal
 
     def end(self, item: QueuedRequest) -> None:
         """Count a request that is done.
@@ -280,9 +280,9 @@ class Service:
         requests = [Request(data, max_image_bytes=self.limits.image_bytes) for data in files]
         stages = dict.fromkeys(("preprocess", "queue", "compute"), 0.0)
         if len(requests) == 1:
-            item, on_device = await self._computed(requests[0], stages, priority, deadline)
+            item, on_device = await self._compute(requests[0], stages, priority, deadline)
         else:
-            parts = await asyncio.gather(*map(self._preprocessed, requests))
+            parts = await asyncio.gather(*map(self._preprocess, requests))
             stages["preprocess"] = time.perf_counter() - started
             item = await self._infer(
                 {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, priority, deadline
@@ -290,25 +290,25 @@ class Service:
         self.statistics.answered(stages["preprocess"], 0.0, on_device)
         return item
 
-    async def _computed(
+    async def _compute(
         self, request: Request, stages: dict[str, float], priority: int = 0, deadline: float | None = None
     ) -> tuple[QueuedRequest, bool]:
-        """Preprocess and predict; whether the engine's device decoded the file. Adds to the seconds of the stages."""
+        """Preprocess and predict; returns whether the engine's device decoded the file. Adds to the seconds of the stages."""
         on_device = self.signature.decodes and (self.spec.decode == "gpu" or self._decoding >= self._workers)
         if on_device:
             started = time.monotonic()
             arrays = self._run("encoded", request)
-            stages["preprocess"] = _noted("preprocess", started)
+            stages["preprocess"] = _record_stage("preprocess", started)
             if arrays is not None:
-                item = await self._predicted(arrays, stages, priority, deadline)
+                item = await self._predict(arrays, stages, priority, deadline)
                 if item.outputs:
                     return item, True
         started = time.perf_counter()
-        arrays = await self._preprocessed(request)
+        arrays = await self._preprocess(request)
         stages["preprocess"] += time.perf_counter() - started
-        return await self._predicted(arrays, stages, priority, deadline), False
+        return await self._predict(arrays, stages, priority, deadline), False
 
-    async def _predicted(
+    async def _predict(
         self, arrays: Arrays, stages: dict[str, float], priority: int, deadline: float | None
     ) -> QueuedRequest:
         item = await self._infer(arrays, priority, deadline)
@@ -316,7 +316,7 @@ class Service:
         stages["compute"] += item.computed_s
         return item
 
-    async def _preprocessed(self, request: Request) -> Arrays:
+    async def _preprocess(self, request: Request) -> Arrays:
         if self._decoding >= self._workers + self.spec.queue:
             self.statistics.failed(503)
             text = f"Exceeds maximum queue size: {self.spec.queue} requests wait for preprocess already"
@@ -331,9 +331,9 @@ class Service:
 
     async def _in_thread(self, method: str, *arguments: Any) -> Any:
         loop, started = asyncio.get_running_loop(), time.monotonic()
-        found = await loop.run_in_executor(self._threads, self._run, method, *arguments)
-        _noted(method, started)
-        return found
+        result = await loop.run_in_executor(self._threads, self._run, method, *arguments)
+        _record_stage(method, started)
+        return result
 
     def _run(self, method: str, *arguments: Any) -> Any:
         front = self._front
@@ -341,14 +341,14 @@ class Service:
         try:
             return getattr(front, method)(*arguments)
         except (Exception, SystemExit) as error:  # whatever the user's model does
-            told = failure(front, method, error)
-            self.statistics.failed(told.status)
-            raise told from None
+            refusal = client_error(front, method, error)
+            self.statistics.failed(refusal.status)
+            raise refusal from None
 
 
-def _noted(stage: str, began: float) -> float:
-    """Seconds since a stage began, once the exchange of this task knows of them."""
+def _record_stage(stage: str, began: float) -> float:
+    """Seconds since a stage began; also recorded in the task's exchange."""
     exchange, ended = CURRENT.get(), time.monotonic()
     if exchange is not None:
-        exchange.did(stage, began, ended)
+        exchange.add_stage(stage, began, ended)
     return ended - began

@@ -1,1 +1,1 @@
-"""Requests that wait for a model, and the thread that runs it on batches of them."""
+"""Queues of requests, and the threads that run models on batches of them."""

@@ -18,7 +18,7 @@ from ..model.model import Arrays, Model
 from ..model.tensors import as_strings, is_datatype
 from .queue import BatchQueue, Deliver, QueuedRequest
 
-__all__ = ["Batcher", "failure"]
+__all__ = ["Batcher", "client_error"]
 
 _log = logging.getLogger(__name__)
 _NAME_BYTES = 65_535  # of an output
@@ -26,7 +26,7 @@ _IN_FLIGHT = 2  # runs that a model whose `predict` gives futures may have begun
 
 
 class Batcher:
-    """Takes batches from a queue, calls `Model.predict`, and hands the requests back, in a thread of its own.
+    """Takes batches from a queue, calls `Model.predict`, and finishes the requests, in its own thread.
 
     Args:
         model: Loaded; one thread alone calls its `predict`.
@@ -67,7 +67,7 @@ class Batcher:
 
     @property
     def ended(self) -> bool:
-        """Whether there was a thread, and it is over."""
+        """Whether its thread was started and has ended."""
         return self._thread is not None and not self._thread.is_alive()
 
     def join(self, timeout_s: float | None = None) -> bool:
@@ -78,20 +78,20 @@ class Batcher:
         return self.queue.wait_until_idle(timeout_s)
 
     def compute(self) -> None:
-        """Compute all that waits, in this thread."""
+        """Compute all queued requests in this thread."""
         begun: deque[tuple[list[QueuedRequest], Future[Any], float]] = deque()
         while self.queue:
-            if (taken := self.queue.take(block=False)) is not None:
-                self._turn(*taken, begun)
+            if (batch := self.queue.take(block=False)) is not None:
+                self._turn(*batch, begun)
             while begun:
                 self._end(*begun.popleft())
         self.began = 0.0
 
     def _run(self) -> None:
         begun: deque[tuple[list[QueuedRequest], Future[Any], float]] = deque()
-        while (taken := self.queue.take(block=not begun)) is not None:
-            self._turn(*taken, begun)
-            if begun and (not taken[0] or len(begun) >= _IN_FLIGHT):
+        while (batch := self.queue.take(block=not begun)) is not None:
+            self._turn(*batch, begun)
+            if begun and (not batch[0] or len(begun) >= _IN_FLIGHT):
                 self._end(*begun.popleft())
             self.began = begun[0][2] if begun else 0.0
         while begun:
@@ -145,12 +145,12 @@ class Batcher:
         self.deliver(batch)
 
     def _failed(self, batch: list[QueuedRequest], error: BaseException) -> None:
-        """Run the requests of a batch alone, so that one cannot spoil the others."""
+        """Run the requests of a failed batch one by one, so that one cannot make others fail."""
         if self._lost is not None and not self.model.usable():
             _log.error("%s cannot compute any more: %s", type(self.model).__name__, error)
             self._lost()
         if len(batch) == 1:
-            batch[0].error = failure(self.model, "predict", error)
+            batch[0].error = client_error(self.model, "predict", error)
             return
         for item in batch:
             self.began = time.monotonic()
@@ -158,7 +158,7 @@ class Batcher:
                 predicted = self.model.predict(self._joined([item]))
                 self._part([item], predicted.result() if isinstance(predicted, Future) else predicted)
             except (Exception, SystemExit) as alone:  # whatever the user's model does
-                item.error = failure(self.model, "predict", alone)
+                item.error = client_error(self.model, "predict", alone)
 
     def _joined(self, batch: list[QueuedRequest]) -> Arrays | list[Arrays]:
         if not self.model.stacked:
@@ -176,19 +176,19 @@ class Batcher:
         return joined
 
     def _padding(self, batch: list[QueuedRequest]) -> int:
-        """Rows that are added to a batch, so that it has a size of the engine's."""
+        """The number of rows to add, so that a batch has one of the engine's sizes."""
         rows = sum(item.rows for item in batch)
         return next((size - rows for size in self.queue.sizes if size >= rows), 0) if self._joins else 0
 
     def _part(self, batch: list[QueuedRequest], predicted: Any) -> None:
-        """Give each request its outputs.
+        """Split a batch's outputs among its requests.
 
         Raises:
             RequestError: the model gave something else (500).
         """
         if not self.model.stacked:
             if not isinstance(predicted, Sequence) or len(predicted) != len(batch):
-                raise _wrong(self.model, f"a list of {len(batch)}, as many as it was given", predicted)
+                raise _bad_output_error(self.model, f"a list of {len(batch)}, as many as it was given", predicted)
             for item, outputs in zip(batch, predicted, strict=True):
                 item.outputs = self._checked(outputs)
             return
@@ -197,7 +197,7 @@ class Batcher:
         rows = sum(item.rows for item in batch) + missing
         for name, array in outputs.items() if self._joins else ():
             if not array.ndim or len(array) != rows:
-                raise _wrong(self.model, f"{rows} rows of {name!r}, as many as it was given", array)
+                raise _bad_output_error(self.model, f"{rows} rows of {name!r}, as many as it was given", array)
         if len(batch) == 1 and not missing:
             batch[0].outputs = outputs
             return
@@ -209,13 +209,13 @@ class Batcher:
 
     def _checked(self, outputs: Any) -> Arrays:
         if not isinstance(outputs, dict):
-            raise _wrong(self.model, "arrays by name", outputs)
+            raise _bad_output_error(self.model, "arrays by name", outputs)
         arrays: Arrays = {}
         for name, value in outputs.items():
             array = value if type(value) is np.ndarray else np.asarray(value)
             array = as_strings(array) if array.dtype.kind in "OSU" else array
             if not _is_name(name):
-                raise _wrong(self.model, f"names of outputs as text, {_NAME_BYTES:,} bytes at most", name)
+                raise _bad_output_error(self.model, f"names of outputs as text, {_NAME_BYTES:,} bytes at most", name)
             if not is_datatype(array.dtype):
                 expected = f"a type of the Open Inference Protocol for {name!r}, such as float32,"
                 raise RequestError(
@@ -225,8 +225,8 @@ class Batcher:
         return arrays
 
 
-def failure(model: Model, method: str, error: BaseException) -> RequestError:
-    """What a client is told of an exception in a method of the user's; the log gets its place."""
+def client_error(model: Model, method: str, error: BaseException) -> RequestError:
+    """The client's error for an exception in a user's method; the log gets the traceback's place."""
     if isinstance(error, RequestError):
         return error
     frame = next(
@@ -256,6 +256,6 @@ def _is_name(name: object) -> bool:
         return False
 
 
-def _wrong(model: Model, expected: str, found: object) -> RequestError:
-    shown = f"an array of {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
+def _bad_output_error(model: Model, expected: str, result: object) -> RequestError:
+    shown = f"an array of {result.shape}" if isinstance(result, np.ndarray) else type(result).__name__
     return RequestError(f"{type(model).__name__}.predict: expected {expected}, found {shown}", status=500)

@@ -1,4 +1,4 @@
-"""Requests that wait for a model, and which of them make the next batch."""
+"""The queue of a model, which forms batches of requests."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class BatchQueue:
         return self._waiting
 
     def put(self, item: QueuedRequest, *, wake: bool = True) -> None:
-        """Add a request.
+        """Add a request to the queue.
 
         Args:
             item: The request.
@@ -183,7 +183,7 @@ class BatchQueue:
                 return self._pop(key, group)
 
     def done(self) -> None:
-        """Say that a batch is computed."""
+        """Report that a batch is finished."""
         with self._changed:
             self._running -= 1
             self._changed.notify()
@@ -195,7 +195,7 @@ class BatchQueue:
             return self._idle.wait_for(lambda: not (self._waiting or self._running), timeout_s)
 
     def close(self) -> None:
-        """Take no more requests; what waits is still given out."""
+        """Accept no more requests; queued ones are still taken."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -206,7 +206,7 @@ class BatchQueue:
         self._takers -= 1
 
     def _first(self) -> tuple[object, list[tuple[int, int, QueuedRequest]]]:
-        """The group whose first request goes first."""
+        """The group of compatible requests whose first request is due first."""
         if len(self._groups) == 1:
             return next(iter(self._groups.items()))
         return min(self._groups.items(), key=lambda entry: entry[1][0][:2])

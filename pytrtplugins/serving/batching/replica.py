@@ -1,4 +1,4 @@
-"""A model that is loaded, with the queue before it and the thread that runs it."""
+"""A loaded model with its queue and its thread."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..model.model import Model
 from ..model.registered import Source, is_registered, resolve
 from ..model.signature import Signature
 from ..model.spec import ModelSpec
-from .batcher import Batcher, failure
+from .batcher import Batcher, client_error
 from .queue import BatchQueue, Deliver
 
 __all__ = ["Replica", "front_model", "model_class", "names_code"]
 
 
 class Replica:
-    """A model that is loaded, with the queue before it and the thread that runs it.
+    """A loaded model with its queue and its thread.
 
     Args:
         spec: What to load.
@@ -58,7 +58,7 @@ class Replica:
         if is_registered(spec.target):
             path, self.source = resolve(spec.target, spec.registry)
             spec = replace(spec, target=str(path))
-        self.model = _loaded(spec, device)
+        self.model = _load(spec, device)
         self.signature = Signature.of(self.model, spec.max_batch, spec.sizes)
         self.queue = BatchQueue(
             self.signature.max_batch, self.signature.sizes, spec.max_delay_ms / 1000, spec.queue, watch, spec.name
@@ -70,7 +70,7 @@ class Replica:
         self.batcher.start()
 
     def check_replaces(self, old: Replica | None) -> None:
-        """Require the inputs and outputs of the version of a registry that this one replaces: clients do not choose it.
+        """Require the same inputs and outputs as the version that this one replaces, since clients do not choose the version.
 
         Raises:
             UsageError: they differ; this replica is released.
@@ -84,8 +84,8 @@ class Replica:
             return
         self.close()
         sides = [
-            f"({', '.join(map(str, each.inputs))}) -> ({', '.join(map(str, each.outputs))})"
-            for each in (old.signature, new)
+            f"({', '.join(map(str, signature.inputs))}) -> ({', '.join(map(str, signature.outputs))})"
+            for signature in (old.signature, new)
         ]
         raise UsageError(
             f"version {self.source.version} has other inputs or outputs than the one that is served: {sides[1]}, and not {sides[0]}.\n"
@@ -93,13 +93,13 @@ class Replica:
         )
 
     def close(self, timeout_s: float | None = 30.0) -> None:
-        """Answer what waits, then release the model."""
+        """Finish queued requests, then release the model."""
         self.queue.close()
         if self.batcher.join(timeout_s):
             try:
                 self.model.close()
             except (Exception, SystemExit) as error:  # whatever the user's model does
-                failure(self.model, "close", error)
+                client_error(self.model, "close", error)
 
 
 def names_code(target: str) -> bool:
@@ -118,9 +118,9 @@ def model_class(target: str) -> type[Model]:
     """
     module_name, _, name = target.rpartition(":")
     module = import_user_module(module_name)
-    found = getattr(module, name, None)
-    if isinstance(found, type) and issubclass(found, Model):
-        return found
+    cls = getattr(module, name, None)
+    if isinstance(cls, type) and issubclass(cls, Model):
+        return cls
     classes = [
         key
         for key, value in vars(module).items()
@@ -139,7 +139,7 @@ def front_model(spec: ModelSpec, signature: Signature) -> Model:
         UsageError: it cannot be made.
     """
     if names_code(spec.target):
-        model = _made(spec.target)
+        model = _instantiate(spec.target)
     else:
         from ..model.defaults import Detector, Tensors  # engines take longer to import than all else here
 
@@ -148,30 +148,30 @@ def front_model(spec: ModelSpec, signature: Signature) -> Model:
     return model
 
 
-def _loaded(spec: ModelSpec, device: str | None) -> Model:
+def _load(spec: ModelSpec, device: str | None) -> Model:
     if not names_code(spec.target):
         from ..model.defaults import default_model  # as above
 
         return default_model(spec, device)
-    model = _made(spec.target)
+    model = _instantiate(spec.target)
     try:
         model.load(device)
     except PytrtpluginsError:
         raise
     except (Exception, SystemExit) as error:  # whatever the user's model does
-        raise _raised(spec.target, "load", f".load({device!r})", error) from error
+        raise _load_error(spec.target, "load", f".load({device!r})", error) from error
     return model
 
 
-def _made(target: str) -> Model:
+def _instantiate(target: str) -> Model:
     cls = model_class(target)
     try:
         return cls()
     except (Exception, SystemExit) as error:  # whatever the user's model does
-        raise _raised(target, "__init__", "", error) from error
+        raise _load_error(target, "__init__", "", error) from error
 
 
-def _raised(target: str, method: str, call: str, error: BaseException) -> UsageError:
+def _load_error(target: str, method: str, call: str, error: BaseException) -> UsageError:
     module, _, name = target.rpartition(":")
     return UsageError(
         f"{target}: {method} raised {type(error).__name__}: {error}\n"

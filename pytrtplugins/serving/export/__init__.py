@@ -1,4 +1,4 @@
-"""A server for other machines: files for Ray, Kubernetes, KServe, Docker Compose and Triton."""
+"""Export a server for other machines: files for Ray, Kubernetes, KServe, Docker Compose and Triton."""
 
 from .deployment import Deployment
 from .write import KINDS, export

@@ -1,4 +1,4 @@
-"""Files for Docker Compose."""
+"""Write files for Docker Compose."""
 
 from __future__ import annotations
 

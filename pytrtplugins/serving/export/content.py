@@ -1,4 +1,4 @@
-"""What exported files contain: YAML, TOML, and what a container image is built from."""
+"""Contents of exported files: YAML, TOML, and the build context of the container image."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ CMD {command}
 
 
 def image_files(deployment: Deployment) -> Files:
-    """A Dockerfile, and all that it copies: the models, ``serving.toml`` and the wheel."""
+    """A Dockerfile and all files that it copies: models, ``serving.toml`` and the wheel."""
     if deployment.scale.cpu_replicas:
         raise UsageError("cpu_replicas: replicas that only decode can only be had on Ray.\nDo: leave it out")
     gpu = deployment.scale.gpus > 0
     extras = f"[{'cuda' if gpu else 'cpu'},cli,jpeg,serve]"
-    specs, copied = _moved(deployment)
+    specs, copied = _models_in_image(deployment)
     install = f"RUN pip install --no-cache-dir {shlex.quote(f'pytrtplugins{extras}=={__version__}')}"
-    made: Files = {}
+    files: Files = {}
     if deployment.wheel is not None:
         name = deployment.wheel.name
-        made[name] = _file(deployment.wheel)
+        files[name] = _file(deployment.wheel)
         install = f'COPY {name} /tmp/\nRUN pip install --no-cache-dir "/tmp/{name}{extras}" && rm /tmp/{name}'
-    made["Dockerfile"] = _DOCKERFILE.format(
+    files["Dockerfile"] = _DOCKERFILE.format(
         image=deployment.image,
         user=USER,
         install=install,
@@ -74,17 +74,17 @@ def image_files(deployment: Deployment) -> Files:
         health=json.dumps(_HEALTH.format(port=deployment.port)),
         command=json.dumps(command(deployment)),
     )
-    return {**made, "serving.toml": _toml(deployment, specs), **copied}
+    return {**files, "serving.toml": _toml(deployment, specs), **copied}
 
 
 def command(deployment: Deployment) -> list[str]:
-    """What a container runs."""
+    """The command of the container."""
     keys = ["--keys", f"{KEYS_FOLDER}/keys.toml"] if deployment.secret else []
     return ["pytrt", "serve", "--config", "serving.toml", *keys]
 
 
-def _moved(deployment: Deployment) -> tuple[list[ModelSpec], Files]:
-    """The models as they are in the image, and their files."""
+def _models_in_image(deployment: Deployment) -> tuple[list[ModelSpec], Files]:
+    """The models with their paths in the image, and their files."""
     specs: list[ModelSpec] = []
     files: Files = {}
     for spec in deployment.specs:
@@ -112,9 +112,9 @@ def _moved(deployment: Deployment) -> tuple[list[ModelSpec], Files]:
 
 
 def _add(files: Files, place: PurePosixPath, source: Path) -> None:
-    known = files.setdefault(str(place), source)
-    if known != source:
-        raise UsageError(f"{source} and {known} have the same name, and are copied into one folder.\nDo: rename one")
+    other = files.setdefault(str(place), source)
+    if other != source:
+        raise UsageError(f"{source} and {other} have the same name, and are copied into one folder.\nDo: rename one")
 
 
 def _file(path: Path) -> Path:
@@ -131,23 +131,28 @@ def _toml(deployment: Deployment, specs: list[ModelSpec]) -> str:
     )  # as the command itself chooses; but it sees the machine's cores
     tables: dict[str, dict[str, Any]] = {
         "[serve]": {"host": "0.0.0.0", "port": deployment.port, "cpu": workers, **deployment.options},
-        "[limits]": _changed(deployment.limits, OPTIONS_OF_LIMITS),
+        "[limits]": _changed_values(deployment.limits, OPTIONS_OF_LIMITS),
     }
     lines = [f"# made by pytrt serve-export {__version__}"]
-    for head, table in (*tables.items(), *((_head(specs, spec), _changed(spec, ("name",))) for spec in specs)):
+    for head, table in (
+        *tables.items(),
+        *((_table_name(specs, spec), _changed_values(spec, ("name",))) for spec in specs),
+    ):
         if table:
             lines += ["", head, *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items())]
     return "\n".join(lines) + "\n"
 
 
-def _head(specs: list[ModelSpec], spec: ModelSpec) -> str:
-    """Of the table of a model, or of one of its versions."""
+def _table_name(specs: list[ModelSpec], spec: ModelSpec) -> str:
+    """The TOML table of a model, or of one of its versions."""
     name = json.dumps(spec.name)
-    several = sum(each.name == spec.name for each in specs) > 1
+    several = sum(other.name == spec.name for other in specs) > 1
     return f"[[models.{name}.versions]]" if several else f"[models.{name}]"
 
 
-def _changed(value: Any, without: Collection[str]) -> dict[str, Any]:
-    """What differs from the defaults of a dataclass, as TOML takes it: JSON's scalars and lists are TOML's."""
-    found = {each.name: (getattr(value, each.name), each.default) for each in fields(value) if each.name not in without}
-    return {name: item for name, (item, default) in found.items() if item is not None and item != default}
+def _changed_values(value: Any, without: Collection[str]) -> dict[str, Any]:
+    """Field values that differ from the defaults of a dataclass, for TOML."""
+    values = {
+        field.name: (getattr(value, field.name), field.default) for field in fields(value) if field.name not in without
+    }
+    return {name: item for name, (item, default) in values.items() if item is not None and item != default}

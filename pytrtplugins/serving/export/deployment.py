@@ -1,4 +1,4 @@
-"""What is deployed: models, how many replicas, and the image that they run in."""
+"""Description of a deployment: models, number of replicas, and the container image."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IMAGE = re.compile(
 
 @dataclass(frozen=True)
 class Deployment:
-    """What is deployed.
+    """Models, number of replicas, and the container image.
 
     Attributes:
         name: Of the objects in a cluster: a label of RFC 1123.
@@ -98,7 +98,7 @@ class Deployment:
 
 
 def check_label(option: str, text: str) -> str:
-    """A name that Kubernetes takes as a label: RFC 1123.
+    """Check a name that Kubernetes uses as a label (RFC 1123).
 
     Raises:
         UsageError: it is not one.

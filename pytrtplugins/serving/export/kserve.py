@@ -1,4 +1,4 @@
-"""Files for KServe: a runtime, and a service that uses it."""
+"""Write files for KServe: a runtime, and a service that uses it."""
 
 from __future__ import annotations
 

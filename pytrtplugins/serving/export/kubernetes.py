@@ -1,4 +1,4 @@
-"""Files for a Kubernetes cluster."""
+"""Write files for a Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Do: kubectl apply -f kubernetes/"""
 
 
 def files(deployment: Deployment) -> Files:
-    """Deployment, Service, HorizontalPodAutoscaler and PodDisruptionBudget, and what the image is built from."""
-    made = {
+    """Deployment, Service, HorizontalPodAutoscaler and PodDisruptionBudget, and the build context of the image."""
+    objects = {
         "deployment": (_workload(deployment), _about(deployment, "Pods") + _secret_remark(deployment)),
         "service": (_service(deployment), _about(deployment, "Address within the cluster")),
         "disruption": (_disruption(deployment), _about(deployment, "How many pods may be taken away at a time")),
@@ -29,13 +29,15 @@ def files(deployment: Deployment) -> Files:
             f"\nThe number of pods follows {_QUEUE_METRIC}, which a server shows at /metrics: the cluster needs Prometheus, and"
             "\nprometheus-adapter with a rule that gives this metric of pods to custom.metrics.k8s.io."
         )
-        made["autoscaler"] = (_autoscaler(deployment), _about(deployment, "Number of pods") + remark)
-    texts: Files = {f"kubernetes/{name}.yaml": yaml_text(each, about=about) for name, (each, about) in made.items()}
+        objects["autoscaler"] = (_autoscaler(deployment), _about(deployment, "Number of pods") + remark)
+    texts: Files = {
+        f"kubernetes/{name}.yaml": yaml_text(content, about=about) for name, (content, about) in objects.items()
+    }
     return {**image_files(deployment), **texts}
 
 
 def labels(deployment: Deployment) -> dict[str, str]:
-    """What all objects of a deployment have in common."""
+    """Labels of all objects of a deployment."""
     return {"app.kubernetes.io/name": "pytrtplugins", "app.kubernetes.io/instance": deployment.name}
 
 
@@ -83,7 +85,7 @@ def container(deployment: Deployment, name: str, port_name: str) -> dict[str, An
 
 
 def volumes(deployment: Deployment) -> list[dict[str, Any]]:
-    """A place for temporary files, and the keys."""
+    """Volumes for temporary files and for the keys."""
     keys = [{"name": "keys", "secret": {"secretName": deployment.secret}}]
     return [{"name": "tmp", "emptyDir": {}}, *(keys if deployment.secret else [])]
 

@@ -1,4 +1,4 @@
-"""Files for a Ray cluster that runs."""
+"""Write files for a running Ray cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model repository for Triton."""
+"""Write a model repository for Triton."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["files"]
 
 
 def files(deployment: Deployment) -> Files:
-    """One model after the other, as `pytrt export-triton` writes it, with its batch and its delay."""
+    """Files of each model, as `pytrt export-triton` writes them, with its batch and delay."""
     deployment.refuse("a model repository", "secret", "wheel", "files")
     for spec in deployment.specs:
         if names_code(spec.target):

@@ -1,4 +1,4 @@
-"""The files of an export, written whole or not at all."""
+"""Write the files of an export, all or none."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def export(kind: str, deployment: Deployment, folder: str | Path, *, force: bool
     if kind not in KINDS:
         raise UsageError(f"kind: expected {', '.join(KINDS)}; found {kind[:40]!r}")
     folder = Path(folder)
-    with tempfile.TemporaryDirectory(prefix=".export-", dir=_nearest(folder)) as staged:
-        made = KINDS[kind](deployment)
-        for path, source in made.items():
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=_nearest_existing(folder)) as staged:
+        contents = KINDS[kind](deployment)
+        for path, source in contents.items():
             place = Path(staged, path)
             place.parent.mkdir(parents=True, exist_ok=True)
             if isinstance(source, Path):
@@ -55,24 +55,26 @@ def export(kind: str, deployment: Deployment, folder: str | Path, *, force: bool
                 place.write_text(source, "utf-8")
             else:
                 source(place)
-        found = sorted(each.relative_to(staged) for each in Path(staged).rglob("*") if each.is_file())
-        there = [each for each in found if (folder / each).exists()]
-        if there and not force:
+        written_paths = sorted(
+            path_below.relative_to(staged) for path_below in Path(staged).rglob("*") if path_below.is_file()
+        )
+        existing = [path_below for path_below in written_paths if (folder / path_below).exists()]
+        if existing and not force:
             raise UsageError(
-                f"{folder / there[0]} is there already{f', and {len(there) - 1} others' if len(there) > 1 else ''}.\n"
+                f"{folder / existing[0]} is there already{f', and {len(existing) - 1} others' if len(existing) > 1 else ''}.\n"
                 "Do: name another folder, or --force to replace them"
             )
-        if folders := [folder / each for each in found if (folder / each).is_dir()]:
+        if folders := [folder / path_below for path_below in written_paths if (folder / path_below).is_dir()]:
             raise UsageError(
                 f"{folders[0]}: expected a file to write, found a folder.\nDo: name another folder, or rm -r {folders[0]}"
             )
-        for each in found:
-            (folder / each).parent.mkdir(parents=True, exist_ok=True)
-        for each in found:
-            os.replace(Path(staged, each), folder / each)
-    return tuple(folder / each for each in found)
+        for path_below in written_paths:
+            (folder / path_below).parent.mkdir(parents=True, exist_ok=True)
+        for path_below in written_paths:
+            os.replace(Path(staged, path_below), folder / path_below)
+    return tuple(folder / path_below for path_below in written_paths)
 
 
-def _nearest(folder: Path) -> Path:
-    """The folder, or the nearest above it that is there: on the same file system."""
-    return next(each for each in (folder.absolute(), *folder.absolute().parents) if each.is_dir())
+def _nearest_existing(folder: Path) -> Path:
+    """The nearest existing folder at or above a path, which is on the same file system."""
+    return next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.is_dir())

@@ -1,1 +1,1 @@
-"""Connections, bodies and answers of HTTP, within limits."""
+"""HTTP connections, bodies and answers, within limits."""

@@ -1,4 +1,4 @@
-"""Which connections a process has, how long each may ask nothing, and which one makes room for another."""
+"""Limit connections: their number, how long each may be idle, and which one is closed for a new one."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Admission:
             self._timer = loop.call_later(self._limits.head_seconds, self._close_slow)
         return network
 
-    def asked(self, transport: Any) -> None:
-        """Say that the head of a request has come: the connection is not silent any more."""
+    def head_received(self, transport: Any) -> None:
+        """Note that the head of a request has arrived: the connection is not idle any more."""
         self._silent.pop(transport, None)
 
     def is_silent(self, transport: Any) -> bool:
@@ -75,8 +75,8 @@ class Admission:
             del self._by_network[network]
 
     def _make_room(self, network: str | None = None) -> bool:
-        """Close the connection that has been silent longest, of that network if one is given; whether there is one."""
-        oldest = next((each for each, (_, whose) in self._silent.items() if network in (None, whose)), None)
+        """Close the connection that has been idle longest, of ``network`` if it is given; returns whether there was one."""
+        oldest = next((connection for connection, (_, whose) in self._silent.items() if network in (None, whose)), None)
         if oldest is not None:
             del self._silent[oldest]
             oldest.abort()
@@ -85,19 +85,19 @@ class Admission:
     def _close_slow(self) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() - self._limits.head_seconds
-        slow = [each for each, (made, _) in islice(self._silent.items(), _AT_ONCE) if made <= until]
-        for each in slow:
-            del self._silent[each]
-            each.abort()
-        made = next((made for made, _ in self._silent.values()), None)
-        self._timer = None if made is None else loop.call_at(made + self._limits.head_seconds, self._close_slow)
+        slow = [connection for connection, (since, _) in islice(self._silent.items(), _AT_ONCE) if since <= until]
+        for connection in slow:
+            del self._silent[connection]
+            connection.abort()
+        since = next((since for since, _ in self._silent.values()), None)
+        self._timer = None if since is None else loop.call_at(since + self._limits.head_seconds, self._close_slow)
 
 
 def network_of(address: str) -> str:
-    """What counts as one client: an address of IPv4, or the 64 bits of IPv6 that one customer has."""
+    """The network that counts as one client: an IPv4 address, or the /64 prefix of an IPv6 address."""
     if ":" not in address:
         return address
-    found = ipaddress.IPv6Address(address.partition("%")[0])
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return found.exploded[:19]
+    ipv6 = ipaddress.IPv6Address(address.partition("%")[0])
+    if ipv6.ipv4_mapped is not None:
+        return str(ipv6.ipv4_mapped)
+    return ipv6.exploded[:19]

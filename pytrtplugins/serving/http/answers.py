@@ -1,4 +1,4 @@
-"""Answers over HTTP, in the messages of ASGI."""
+"""Send answers as ASGI messages."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ JSON = (b"content-type", b"application/json")
 
 
 def source_headers(source: Source) -> list[tuple[bytes, bytes]]:
-    """The headers that say which version of a registry an answer is of."""
+    """Headers that name the registry version of an answer."""
     return [(b"x-model-version", source.version.encode()), (b"x-model-digest", source.digest.encode())]
 
 
 async def send_error(send: Send, error: RequestError) -> None:
-    """Answer with an error as clients of the protocol expect it."""
-    said = [JSON]
+    """Answer with an error in the protocol's form."""
+    headers = [JSON]
     if error.retry_after is not None:
-        said.append((b"retry-after", b"%d" % error.retry_after))
+        headers.append((b"retry-after", b"%d" % error.retry_after))
     if error.status == 401:
-        said.append((b"www-authenticate", b"Bearer"))
+        headers.append((b"www-authenticate", b"Bearer"))
     if isinstance(error, UnreadError):
-        said.append((b"connection", b"close"))
-    await send_answer(send, error.status, said, json.dumps({"error": str(error)}).encode())
+        headers.append((b"connection", b"close"))
+    await send_answer(send, error.status, headers, json.dumps({"error": str(error)}).encode())
 
 
 async def send_answer(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Bodies of requests, read within limits."""
+"""Read request bodies within limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _THREADS = ThreadPoolExecutor(
 
 
 class UnreadError(RequestError):
-    """A request that is refused before its body is there; the answer is the last one of the connection."""
+    """The request is refused before its body has arrived; its answer is the connection's last."""
 
 
 async def read_body(
@@ -76,14 +76,14 @@ async def read_body(
         raise UnreadError(str(error), status=error.status, retry_after=error.retry_after) from None
 
 
-class _UnderWay:
-    """Bytes of bodies that are not whole yet, of all connections of this process."""
+class _PendingBytes:
+    """Bytes of incomplete bodies, of all connections of this process."""
 
     held = 0
 
 
-class _Plain:
-    """A body that is not compressed, and arrives in parts."""
+class _PlainBody:
+    """An uncompressed body that arrives in parts."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -103,7 +103,7 @@ class _Plain:
 
 
 class _ReadTimeout:
-    """How long a client may let this end wait, for all parts together; the task that waits is cancelled then.
+    """Limits the total time that a client's body may take; the waiting task is cancelled then.
 
     What this end does with the parts, such as waiting for a thread that decompresses them, is not the client's time.
     """
@@ -130,40 +130,40 @@ class _ReadTimeout:
 async def _in_time(part: bytes, receive: Receive, limits: Limits, inflater: Inflater | None) -> bytes:
     patience = _ReadTimeout(limits.body_seconds)
     try:
-        return await asyncio.ensure_future(_joined(part, receive, limits, inflater, patience))
+        return await asyncio.ensure_future(_read_parts(part, receive, limits, inflater, patience))
     except asyncio.CancelledError:
         if not patience.over:
             raise
     raise RequestError(f"the body was not there within {limits.body_seconds:g} s", status=408)
 
 
-async def _joined(
+async def _read_parts(
     part: bytes, receive: Receive, limits: Limits, inflater: Inflater | None, patience: _ReadTimeout
 ) -> bytes:
-    most, held, more = max(limits.bodies_bytes, limits.body_bytes), 0, True
-    whole, run = (_Plain(limits.body_bytes), _inline) if inflater is None else (inflater, _in_thread)
+    most, counted_bytes, more = max(limits.bodies_bytes, limits.body_bytes), 0, True
+    buffer, run = (_PlainBody(limits.body_bytes), _inline) if inflater is None else (inflater, _in_thread)
     try:
         while True:
-            await run(whole.write, part)
-            _UnderWay.held += whole.held - held
-            held = whole.held
-            if _UnderWay.held > most:
+            await run(buffer.write, part)
+            _PendingBytes.held += buffer.held - counted_bytes
+            counted_bytes = buffer.held
+            if _PendingBytes.held > most:
                 raise RequestError("too many large requests arrive at a time", status=503, retry_after=1)
             if not more:
-                return await run(whole.end)
+                return await run(buffer.end)
             with patience:
                 message = await receive()
             if message["type"] == "http.disconnect":
                 raise RequestError("the client is gone")
             part, more = message.get("body", b""), message.get("more_body", False)
     finally:
-        _UnderWay.held -= held
+        _PendingBytes.held -= counted_bytes
 
 
-async def _inline(function: Callable[..., _T], *given: object) -> _T:
-    return function(*given)
+async def _inline(function: Callable[..., _T], *arguments: object) -> _T:
+    return function(*arguments)
 
 
-async def _in_thread(function: Callable[..., _T], *given: object) -> _T:
-    """Call it in a thread, while other requests are answered; the connection is not read meanwhile."""
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, function, *given)
+async def _in_thread(function: Callable[..., _T], *arguments: object) -> _T:
+    """Call a function in a thread while other requests are answered; the connection is not read meanwhile."""
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, function, *arguments)

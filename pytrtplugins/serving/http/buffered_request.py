@@ -14,13 +14,13 @@ _LARGEST = 64 << 10  # bytes; a larger body is not copied to stand behind its he
 
 
 def in_messages(scope: Mapping[str, Any]) -> dict[str, Any]:
-    """A scope without this extension, for applications whose answers something else looks at."""
-    others = {name: each for name, each in scope.get("extensions", {}).items() if name != WHOLE}
+    """A scope without this extension, for applications whose answers another application reads."""
+    others = {name: extension for name, extension in scope.get("extensions", {}).items() if name != WHOLE}
     return {**scope, "extensions": others}
 
 
 class BufferedRequest:
-    """A request whose body may be there already, and whose answer is one write.
+    """A request whose body may already be in memory, and whose answer is one write.
 
     Args:
         cycle: Uvicorn's state of the request.
@@ -34,13 +34,13 @@ class BufferedRequest:
 
     @property
     def receive(self) -> Callable[[], Awaitable[MutableMapping[str, Any]]]:
-        """Gives the messages of ASGI that make the request."""
+        """Return the next ASGI message of the request."""
         receive: Callable[[], Awaitable[MutableMapping[str, Any]]] = self._cycle.receive
         return receive
 
     @property
     def send(self) -> Callable[[MutableMapping[str, Any]], Awaitable[None]]:
-        """Takes the messages of ASGI that make an answer."""
+        """Send an ASGI message of the answer."""
         send: Callable[[MutableMapping[str, Any]], Awaitable[None]] = self._cycle.send
         return send
 
@@ -70,9 +70,9 @@ class BufferedRequest:
         cycle.transport.write(b"HTTP/1.1 200 OK\r\n%bcontent-length: %d\r\n\r\n%b" % (lines, len(body), body))
         cycle.message_event.set()
         cycle.on_response()
-        cycle.on_response = _nothing  # it leads to the connection, which leads to the cycle
+        cycle.on_response = _no_op  # it leads to the connection, which leads to the cycle
         return True
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     pass

@@ -1,4 +1,4 @@
-"""A connection over HTTP, with limits on what a client may hold: connections, memory before a body, and time."""
+"""Uvicorn's HTTP connection with limits on connections, on memory before a body, and on time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LATER = 1.25  # the application answers a body that is too slow; what it does n
 
 
 class _NoParser:
-    """Takes what follows a request that asks for another protocol: it is none of HTTP's."""
+    """Ignores all bytes after a request to upgrade to another protocol, since they are not HTTP."""
 
     def feed_data(self, data: bytes) -> None:
         pass
@@ -37,7 +37,7 @@ _OLD = "HTTP/0.9 is not spoken here; HTTP/1.1 is."
 
 
 def _problem(method: bytes, version: str, address: bytes, headers: list[tuple[bytes, bytes]], limits: Limits) -> str:
-    """What is wrong with the head of a request; empty where nothing is.
+    """The problem with the head of a request; empty if there is none.
 
     Source:
         RFC 9112, 2.3, 3.2 and 6.1, for versions, Host and Transfer-Encoding; RFC 9110, 5.3, for headers that are there more than once.
@@ -73,17 +73,17 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, BufferedRequest],
     """
     base = require("uvicorn.protocols.http.httptools_impl", extra="serve", package="httptools").HttpToolsProtocol
     admission = Admission(limits)
-    whole: list[tuple[Any, Any, Any]] = []  # requests that are here and were not begun yet
+    buffered: list[tuple[Any, Any, Any]] = []  # requests that are here and were not begun yet
 
     def _begin_whole() -> None:
-        ready = whole.copy()
-        whole.clear()
+        ready = buffered.copy()
+        buffered.clear()
         for connection, cycle, app in ready:
             if at_once is None or not at_once(cycle.scope, cycle.scope["extensions"][WHOLE]):
                 base._start_asgi_task(connection, cycle, app)
 
     class Connection(base):  # type: ignore[misc, valid-type]
-        """A connection that has begun to ask."""
+        """A connection on which a request has begun."""
 
         _timer: asyncio.TimerHandle | None = None
         """Until the body of the request that is read is there, or the head of one after the first."""
@@ -152,7 +152,7 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, BufferedRequest],
             self._in_head = False
             self._stop_timer()
             if self.cycle is None:
-                admission.asked(self.transport)
+                admission.head_received(self.transport)
             self._refusal = _problem(
                 self.parser.get_method(), self.parser.get_http_version(), self.url, self.headers, limits
             )
@@ -179,7 +179,7 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, BufferedRequest],
                 super().send_400_response(self._last_words)
 
         def send_400_response(self, msg: str) -> None:
-            """Answer a broken request, behind the answers to those before it."""
+            """Answer a malformed request, after the answers to earlier ones."""
             if self.pipeline and not self._in_head and self.pipeline[0][0] is self.cycle and self.cycle.more_body:
                 self.pipeline.popleft()  # its body is what is broken
                 self._open -= 1
@@ -203,9 +203,9 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, BufferedRequest],
             if cycle.more_body or at_once is None:
                 super()._start_asgi_task(cycle, app)
                 return
-            if not whole:  # those of all connections that are read now come together, and so into one batch
+            if not buffered:  # those of all connections that are read now come together, and so into one batch
                 self.loop.call_soon(_begin_whole)
-            whole.append((self, cycle, app))
+            buffered.append((self, cycle, app))
 
         def _begin_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
             task = self.loop.create_task(coroutine)
@@ -223,7 +223,7 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, BufferedRequest],
             super().resume_writing()
 
         def _unsupported_upgrade_warning(self) -> None:
-            """Answer what asks for another protocol as what it is, and read nothing more: the rest could be taken for a request."""
+            """Answer a request for another protocol as plain HTTP, and read nothing after it: it could be mistaken for a request."""
             self.cycle.keep_alive = False
             self._read_no_more()
 
@@ -231,7 +231,7 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, BufferedRequest],
             self.parser: Any = _NoParser()
 
         def _take_body(self, data: bytes) -> None:
-            """Read on in a body. Chunks may have names and trailers, which nobody asks for: they are limited as heads are."""
+            """Read part of a body. Extensions and trailers of chunks are limited like heads."""
             cycle = self.cycle
             before = len(cycle.body)
             super().data_received(data)
@@ -266,7 +266,7 @@ def connection_class(limits: Limits, at_once: Callable[[Scope, BufferedRequest],
                 self.transport.abort()
 
     class NewConnection(asyncio.Protocol):
-        """A connection on which nothing has come yet."""
+        """A connection without any request yet."""
 
         __slots__ = ("_arguments", "_network", "_others", "_transport")
 

@@ -1,4 +1,4 @@
-"""Compressed bodies, decompressed while they arrive."""
+"""Decompress request bodies while they arrive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _yield = os.sched_yield if hasattr(os, "sched_yield") else lambda: time.sleep(0)
 
 
 class Inflater:
-    """A compressed body that arrives in parts, and what it becomes.
+    """Decompresses a body that arrives in parts.
 
     What comes out is kept, unless it grows as a bomb does: then it is only counted until the body is whole, and decompressed again, into
     memory of its size and without Python's lock. To fill new memory piece by piece takes longer than to decompress zeros, and all other
@@ -57,7 +57,7 @@ class Inflater:
 
     @property
     def held(self) -> int:
-        """Bytes that it keeps."""
+        """Bytes in memory."""
         return self._given.tell() + (0 if self._made is None else self._made.tell())
 
     def write(self, data: bytes) -> None:
@@ -82,7 +82,7 @@ class Inflater:
             raise too_large(self._most)
 
     def end(self) -> bytes:
-        """What the body became, once all parts are there.
+        """The decompressed body, after all parts have arrived.
 
         Raises:
             RequestError: it ends too early.

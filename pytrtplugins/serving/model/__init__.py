@@ -1,1 +1,1 @@
-"""What is served: what the user writes, its tensors, and its limits."""
+"""Models to serve: the user's class, its tensors, and limits."""

@@ -1,4 +1,4 @@
-"""Models that need no code: a detector, and tensors in and out of any engine."""
+"""Models that need no code of the user: a detector, and any engine with tensors in and out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BATCH = 8  # images that a CPU computes together: with more it gains little, an
 
 
 class Tensors(Model):
-    """Any engine: arrays in, arrays out.
+    """Serve any engine: arrays in, arrays out.
 
     Args:
         engine: Built or loaded.
@@ -69,7 +69,7 @@ class Tensors(Model):
 
 
 class Detector(Model):
-    """A YOLOv2, or any network whose outputs are darknet's region or yolo layers: images in, boxes out.
+    """Serve YOLOv2, or any network with darknet's region or yolo outputs: images in, boxes out.
 
     Each request is one image of any size; over the Open Inference Protocol it is a tensor ``image``, or a
     file of that name (``BYTES``).
@@ -124,7 +124,7 @@ class Detector(Model):
         return arrays
 
     def encoded(self, request: Request) -> Arrays | None:
-        """A JPEG file that the engine's device may decode, where the answer needs no pixels.
+        """A JPEG file that the engine's device may decode, if the answer needs no pixels.
 
         Raises:
             RequestError: the format of the answer is unknown.
@@ -136,16 +136,16 @@ class Detector(Model):
         return {"jpeg": np.frombuffer(request.body, np.uint8)}
 
     def predict(self, batch: list[Arrays]) -> list[Arrays] | Future[list[Arrays]]:
-        """Find objects on a batch of images; on a GPU the next batch may be handed over before this one is done."""
+        """Detect objects on a batch of images; on a GPU the next batch may start before this one is finished."""
         images = self._decoded(batch)
         if self.detector.context.side_by_side == 1:
             return _outputs(images, self.detector([image for image in images if isinstance(image, np.ndarray)]))
-        whole, size = [image for image in images if image is not None], self.detector.batch
-        queued = [self.detector.detect_async(whole[at : at + size]) for at in range(0, len(whole), size)]
-        return RunFuture(lambda: _outputs(images, (found for each in queued for found in each.result())))
+        decoded, size = [image for image in images if image is not None], self.detector.batch
+        queued = [self.detector.detect_async(decoded[at : at + size]) for at in range(0, len(decoded), size)]
+        return RunFuture(lambda: _outputs(images, (detections for run in queued for detections in run.result())))
 
     def _decoded(self, batch: list[Arrays]) -> list[Pixels | None]:
-        """The images of a batch; None where the device cannot decode a file."""
+        """The decoded images of a batch; None if the device cannot decode a file."""
         files = [item["jpeg"].tobytes() for item in batch if "jpeg" in item]
         decoded = iter(self._decoder.decode(files) if files and self._decoder is not None else ())
         return [next(decoded, None) if "jpeg" in item else item["image"] for item in batch]
@@ -153,21 +153,21 @@ class Detector(Model):
     def postprocess(self, outputs: Arrays, request: Request) -> Any:
         """Boxes in pixels as JSON, or drawn on the image."""
         names = self.facts["names"]
-        found = [
+        boxes = [
             Detection(names[k], k, score, (x1, y1, x2, y2))
             for k, score, (x1, y1, x2, y2) in zip(
                 outputs["classes"].tolist(), outputs["scores"].tolist(), outputs["boxes"].tolist(), strict=True
             )
         ]
         if _answers_with_image(request):
-            return _jpeg(Detections(found, request.kept["image"]).plot()), "image/jpeg"
+            return _jpeg(Detections(boxes, request.kept["image"]).plot()), "image/jpeg"
         width, height = request.kept["size"]
         return {
             "width": width,
             "height": height,
             "detections": [
-                {"label": each.name, "class_id": each.class_id, "score": each.score, "box": list(each.xyxy)}
-                for each in found
+                {"label": box.name, "class_id": box.class_id, "score": box.score, "box": list(box.xyxy)}
+                for box in boxes
             ],
         }
 
@@ -182,7 +182,7 @@ class Detector(Model):
 
 
 def default_model(spec: ModelSpec, device: str | None = None) -> Model:
-    """Load the model of a file on a device: a detector where the engine's model is one.
+    """Load the model of an engine file on a device: a `Detector` if the engine has detection outputs.
 
     Raises:
         UsageError: there is no such file, or it is of another kind.
@@ -201,12 +201,12 @@ def default_model(spec: ModelSpec, device: str | None = None) -> Model:
         tensors.independent_rows = _has_independent_rows(tensors, spec)
         return tensors
     names = path.with_suffix(".names")
-    said = read_description(model).names is not None
-    return Detector(engine, None if said or not names.is_file() else names, spec.max_batch, spec.decode)
+    has_names = read_description(model).names is not None
+    return Detector(engine, None if has_names or not names.is_file() else names, spec.max_batch, spec.decode)
 
 
 def _has_independent_rows(model: Tensors, spec: ModelSpec) -> bool:
-    """Whether requests can be joined, as a trial says; where it cannot say, a given ``max_batch`` says that the first axis is a batch."""
+    """Whether requests can be joined, by a trial run; if that is not possible, by whether ``max_batch`` is set."""
     engine = model.engine
     if not engine.inputs or not have_batch([*engine.inputs, *engine.outputs]):
         return True  # there is no axis along which requests could be joined
@@ -238,7 +238,7 @@ def _answers_with_image(request: Request) -> bool:
 
 
 def _decoder(detector: Yolov2, decode: str) -> ImageDecoder | None:
-    """What decodes files on the engine's device, if it is asked for, or allowed and there."""
+    """A decoder on the engine's device, if it is requested, or allowed and available."""
     if decode == "cpu":
         return None
     try:
@@ -258,17 +258,17 @@ def _most_images(engine: Engine, max_batch: int | None) -> int | None:
     return max_batch or _BATCH
 
 
-def _outputs(images: Sequence[Pixels | None], found: Iterable[Detections]) -> list[Arrays]:
-    """What was found on each image; nothing, not even empty arrays, where there is none."""
-    each = iter(found)
-    return [{} if image is None else _arrays(next(each)) for image in images]
+def _outputs(images: Sequence[Pixels | None], detections: Iterable[Detections]) -> list[Arrays]:
+    """The detections of each image as arrays; no arrays for missing images."""
+    remaining = iter(detections)
+    return [{} if image is None else _arrays(next(remaining)) for image in images]
 
 
-def _arrays(found: Detections) -> Arrays:
+def _arrays(detections: Detections) -> Arrays:
     return {
-        "boxes": found.boxes_xyxy.astype(np.float32),
-        "scores": found.scores.astype(np.float32),
-        "classes": found.class_ids.copy(),
+        "boxes": detections.boxes_xyxy.astype(np.float32),
+        "scores": detections.scores.astype(np.float32),
+        "classes": detections.class_ids.copy(),
     }
 
 
@@ -294,9 +294,9 @@ def target_file(target: str) -> Path:
 
 
 def _sizes(engine: Engine) -> tuple[int, ...]:
-    """Batches that an engine was built for, where it says so."""
-    given = engine.options.settings.get("batch", ())
-    return tuple(given) if isinstance(given, (list, tuple)) else ()
+    """Batch sizes that an engine was built for, if it has fixed ones."""
+    batch_sizes = engine.options.settings.get("batch", ())
+    return tuple(batch_sizes) if isinstance(batch_sizes, (list, tuple)) else ()
 
 
 def _jpeg(image: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""What the user writes: where a model is loaded, and what a request goes through."""
+"""Base class of the user's models, and the request that it handles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class Request:
-    """A request over plain HTTP, as `Model.preprocess` and `Model.postprocess` see it.
+    """A request over plain HTTP, for `Model.preprocess` and `Model.postprocess`.
 
     Attributes:
         body: What was sent: of a form (multipart) its first file.
@@ -42,7 +42,7 @@ class Request:
 
 
 class Model:
-    """A model to be served: subclass it, and write `load` and `predict`.
+    """A model to serve: subclass it, and write `load` and `predict`.
 
     Each method runs where its work belongs. `load` and `predict` run where the engine is; one thread calls `predict`. `preprocess` and
     `postprocess` run in threads beside the network code, in other processes where there are several, on an object whose `load` was not
@@ -119,7 +119,7 @@ class Model:
         return {"image": decode_image(request.body, exif=True, max_bytes=request.max_image_bytes)}
 
     def encoded(self, request: Request) -> Arrays | None:
-        """Inputs with the file as it is, which the engine's device decodes; None where `preprocess` has to.
+        """Inputs with the encoded file, which the engine's device decodes; None if `preprocess` has to.
 
         It is called where the model `decodes` and the device should, and not in a thread: requests wait until it returns. So it looks at
         the head of the file, and no further.
@@ -152,14 +152,14 @@ class Model:
         return {name: np.asarray(value).tolist() for name, value in outputs.items()}
 
     def quick(self, request: Request) -> bool:
-        """Whether `postprocess` takes microseconds for a request: then it runs in no thread, and requests wait until it returns.
+        """Whether `postprocess` takes only microseconds: then it runs in no thread, and other requests wait for it.
 
         To give it to a thread takes longer than to make a little JSON. By default a thread runs it.
         """
         return False
 
     def usable(self) -> bool:
-        """Whether it may still compute, asked once `predict` has raised: by default its engine says so, if ``self.engine`` is one.
+        """Whether the model can still compute, called after `predict` has raised: by default asks ``self.engine``, if it is an engine.
 
         An engine process with a model that is not usable, such as after an illegal address on a GPU, ends without an answer. Another
         one, or its replacement, computes its requests.

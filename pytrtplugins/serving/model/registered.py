@@ -1,4 +1,4 @@
-"""Models that a registry has: targets such as ``registry:animals@production`` and ``registry:animals:3``.
+"""Targets that name a version in a registry, such as ``registry:animals@production`` and ``registry:animals:3``.
 
 Serving knows no registry. An entry point of the group ``pytrtplugins.model_sources`` names the module that reads one.
 """
@@ -22,7 +22,7 @@ _TARGET = re.compile(r"registry:[^:@]*[:@].*")  # without a version or a stage i
 
 @dataclass(frozen=True)
 class Source:
-    """Where a loaded model comes from.
+    """The registry version that a model was loaded from.
 
     Attributes:
         version: The number of its version in the registry, as text.
@@ -34,7 +34,7 @@ class Source:
 
 
 def is_registered(target: str) -> bool:
-    """Whether a target names a version in a registry, and not a file or ``module:Class``."""
+    """Whether a target names a version in a registry, rather than a file or ``module:Class``."""
     return _TARGET.fullmatch(target) is not None
 
 
@@ -73,9 +73,9 @@ def current(target: str, folder: str) -> Source:
 
 
 def state(target: str, folder: str) -> tuple[int, int, int] | None:
-    """What differs once a version came into a stage, at little cost; None: the file is not there."""
-    found: tuple[int, int, int] | None = _reader().state(target, folder)
-    return found
+    """A cheap fingerprint of a registry, which changes when a version enters a stage; None if its file is missing."""
+    file_state: tuple[int, int, int] | None = _reader().state(target, folder)
+    return file_state
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Whether a network computes each row of a batch by itself, so that requests can be joined along the first axis."""
+"""Test whether a network computes each row of a batch independently, so that requests can be joined along the first axis."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def rows_are_independent(
             name: np.concatenate([neighbours[name][:1], row[name], neighbours[name][1 : rows - 1]]) for name in row
         }
         try:
-            one = {name: array[0] for name, array in run(_padded(row, alone)).items()}
-            other = {name: array[_PLACE] for name, array in run(_padded(batch, joined)).items()}
+            one = {name: array[0] for name, array in run(_pad_rows(row, alone)).items()}
+            other = {name: array[_PLACE] for name, array in run(_pad_rows(batch, joined)).items()}
         except Exception:  # whatever an engine or a user's plugin says of such values
             continue
         if any(np.isfinite(array.astype(np.float64)).any() for array in one.values()):
@@ -82,7 +82,7 @@ def _sample(
     return numbers[:1].astype(dtype), (_LOUD * numbers[1:]).astype(dtype)
 
 
-def _padded(arrays: Arrays, rows: int) -> Arrays:
+def _pad_rows(arrays: Arrays, rows: int) -> Arrays:
     return {
         name: np.concatenate([array, np.zeros((rows - len(array), *array.shape[1:]), array.dtype)])
         for name, array in arrays.items()

@@ -1,4 +1,4 @@
-"""What a loaded model takes and gives, as other processes and clients are told."""
+"""Inputs and outputs of a loaded model, for other processes and clients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGEST_BATCH = 32
 
 @dataclass(frozen=True)
 class Signature:
-    """What a loaded model takes and gives.
+    """Inputs and outputs of a loaded model.
 
     Attributes:
         inputs: By the protocol's names; the first dim of joined ones is the batch.
@@ -50,7 +50,7 @@ class Signature:
 
     @classmethod
     def of(cls, model: Model, max_batch: int | None, sizes: Sequence[int] = ()) -> Signature:
-        """That of a model that is loaded.
+        """The signature of a loaded model.
 
         Args:
             model: The model.
@@ -65,7 +65,7 @@ class Signature:
             tuple(model.inputs or getattr(engine, "inputs", ())),
             tuple(model.outputs or getattr(engine, "outputs", ())),
         ]
-        unranked = next((each.name for each in descs[0] if isinstance(each.dims, AnyDims)), None)
+        unranked = next((desc.name for desc in descs[0] if isinstance(desc.dims, AnyDims)), None)
         if unranked is not None:
             raise UsageError(
                 f"{type(model).__name__}: input {unranked!r} is of any rank: the model does not say how many axes it has, and the "
@@ -78,7 +78,7 @@ class Signature:
             raise UsageError(f"{type(model).__name__}: max_batch: expected 1 to {MOST_ROWS}, found {most}")
         try:
             inputs, outputs = (
-                tuple(each if isinstance(each, TensorSpec) else TensorSpec.of(each) for each in side) for side in descs
+                tuple(desc if isinstance(desc, TensorSpec) else TensorSpec.of(desc) for desc in side) for side in descs
             )
         except KeyError as error:
             raise UsageError(
@@ -111,59 +111,61 @@ class Signature:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Signature:
-        """What `to_json` made."""
+        """The inverse of `to_json`."""
         sides = {
-            side: tuple(TensorSpec(each["name"], each["datatype"], tuple(each["dims"])) for each in data[side])
+            side: tuple(TensorSpec(entry["name"], entry["datatype"], tuple(entry["dims"])) for entry in data[side])
             for side in ("inputs", "outputs")
         }
         return cls(**{**data, **sides, "sizes": tuple(data["sizes"])})
 
     def to_json(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """The signature in JSON types."""
         return asdict(self)
 
     @cached_property
     def file(self) -> TensorSpec | None:
-        """The input of strings that stands for all others."""
+        """The string input that can replace all other inputs."""
         return None if self.file_input is None else TensorSpec(self.file_input, "BYTES", (-1,))
 
     @cached_property
     def row_bytes(self) -> int:
-        """Bytes that a row of inputs takes, free dims counting as one."""
+        """Bytes per row of inputs; free dims count as one."""
         return sum(_bytes(spec) for spec in self.inputs)
 
     @cached_property
     def _alike(self) -> bool:
-        """Whether all requests fit into one batch."""
+        """Whether any two requests fit into one batch."""
         return not self.joined or (bool(self.inputs) and not any(spec.free for spec in self.inputs))
 
     def rows(self, arrays: Arrays) -> int:
-        """Rows of a batch that a request's inputs take.
+        """The number of batch rows of a request's inputs.
 
         Raises:
             UsageError: the inputs have different numbers of them.
         """
         if not self.joined:
             return 1
-        found = [len(array) if array.ndim else 0 for array in arrays.values()]
-        if not found or not found[0] or found.count(found[0]) != len(found):
-            if len(set(found)) > 1:
-                name = next(name for name, rows in zip(arrays, found, strict=True) if rows != found[0])
-                raise UsageError(f"input {name!r} batch size does not match other inputs: they have {found} rows")
+        lengths = [len(array) if array.ndim else 0 for array in arrays.values()]
+        if not lengths or not lengths[0] or lengths.count(lengths[0]) != len(lengths):
+            if len(set(lengths)) > 1:
+                name = next(name for name, rows in zip(arrays, lengths, strict=True) if rows != lengths[0])
+                raise UsageError(f"input {name!r} batch size does not match other inputs: they have {lengths} rows")
             raise UsageError(f"the inputs {', '.join(arrays)} have no rows: a request has at least one")
-        return found[0]
+        return lengths[0]
 
     def key(self, arrays: Arrays) -> object:
-        """What requests have in common that fit into one batch."""
+        """A key that is equal for requests that fit into one batch."""
         if self._alike:
             return None
         return tuple((name, array.shape[1:], array.dtype.str) for name, array in sorted(arrays.items()))
 
 
 def have_batch(descs: Iterable[TensorDesc | TensorSpec]) -> bool:
-    """Whether the first dim of all tensors is the same free one: the batch. No tensors are told: it is taken to be so."""
-    found = {desc.dims[0] if desc.dims else None for desc in descs} - {-1}  # which the protocol says of any free one
-    return not found or (len(found) == 1 and isinstance(found.pop(), SymbolicDim))
+    """Whether the first dim of all tensors is the same free dim, the batch; True if there are no tensors."""
+    first_dims = {desc.dims[0] if desc.dims else None for desc in descs} - {
+        -1
+    }  # which the protocol says of any free one
+    return not first_dims or (len(first_dims) == 1 and isinstance(first_dims.pop(), SymbolicDim))
 
 
 def _bytes(spec: TensorSpec) -> int:

@@ -1,4 +1,4 @@
-"""What is to be served, and within which limits."""
+"""Models to serve, and limits on requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from ...errors import UsageError
 from ...utils.declared import check_fields
-from ...utils.numbers import SHARE, Real, Whole
+from ...utils.numbers import SHARE, FloatRange, IntRange
 from .registered import default_folder, is_registered
 
 __all__ = ["MAX_PRIORITY", "MOST_PROCESSES", "MOST_ROWS", "Limits", "ModelSpec", "device_name", "is_name"]
@@ -33,13 +33,13 @@ def device_name(text: str | int) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether a model's name can stand in an address."""
+    """Whether a model's name can be part of a path."""
     return _NAME.fullmatch(text) is not None and text not in _TAKEN
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A version of a model to be served.
+    """A version of a model to serve.
 
     Attributes:
         name: In addresses.
@@ -70,13 +70,13 @@ class ModelSpec:
     target: str
     engine: str = "auto"
     devices: tuple[str | int, ...] = ()
-    replicas: Annotated[int | None, Whole(1, MOST_PROCESSES)] = None
-    max_batch: Annotated[int | None, Whole(1, MOST_ROWS)] = None
-    sizes: Annotated[tuple[int, ...], Whole(1, MOST_ROWS)] = ()
-    max_delay_ms: Annotated[float, Real(0, _MOST_MS)] = 2.0
-    queue: Annotated[int, Whole(1, _MOST_WAITING)] = 256
-    priority: Annotated[int, Whole(1, MAX_PRIORITY)] = 10
-    run_seconds: Annotated[float, Real(0.01, _MOST_SECONDS)] = 120.0
+    replicas: Annotated[int | None, IntRange(1, MOST_PROCESSES)] = None
+    max_batch: Annotated[int | None, IntRange(1, MOST_ROWS)] = None
+    sizes: Annotated[tuple[int, ...], IntRange(1, MOST_ROWS)] = ()
+    max_delay_ms: Annotated[float, FloatRange(0, _MOST_MS)] = 2.0
+    queue: Annotated[int, IntRange(1, _MOST_WAITING)] = 256
+    priority: Annotated[int, IntRange(1, MAX_PRIORITY)] = 10
+    run_seconds: Annotated[float, FloatRange(0.01, _MOST_SECONDS)] = 120.0
     version: str = "1"
     decode: Literal["auto", "cpu", "gpu"] = "auto"
     share: Annotated[float, SHARE] = 0.0
@@ -103,7 +103,7 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a client may use; each is looked at before memory is taken.
+    """Limits on what a client may use; each is checked before memory is allocated.
 
     Attributes:
         body_bytes: Of a request's body, also once it is decompressed.
@@ -125,18 +125,18 @@ class Limits:
         UsageError: a value has another type, or is outside of its limits.
     """
 
-    body_bytes: Annotated[int, Whole(1, _MOST_BYTES)] = 64 << 20
-    bodies_bytes: Annotated[int, Whole(1, _MOST_BYTES)] = 1 << 30
-    image_bytes: Annotated[int, Whole(1, _MOST_BYTES)] = 1 << 28
-    head_bytes: Annotated[int, Whole(1 << 8, 1 << 24)] = 64 << 10
-    head_seconds: Annotated[float, Real(0.01, _MOST_SECONDS)] = 10.0
-    body_seconds: Annotated[float, Real(0.01, _MOST_SECONDS)] = 60.0
-    headers: Annotated[int, Whole(1, 1 << 16)] = 128
-    pipelined: Annotated[int, Whole(0, 1 << 16)] = 64
-    connections: Annotated[int, Whole(1, 1 << 20)] = 4096
-    connections_per_address: Annotated[int, Whole(1, 1 << 20)] = 4096
+    body_bytes: Annotated[int, IntRange(1, _MOST_BYTES)] = 64 << 20
+    bodies_bytes: Annotated[int, IntRange(1, _MOST_BYTES)] = 1 << 30
+    image_bytes: Annotated[int, IntRange(1, _MOST_BYTES)] = 1 << 28
+    head_bytes: Annotated[int, IntRange(1 << 8, 1 << 24)] = 64 << 10
+    head_seconds: Annotated[float, FloatRange(0.01, _MOST_SECONDS)] = 10.0
+    body_seconds: Annotated[float, FloatRange(0.01, _MOST_SECONDS)] = 60.0
+    headers: Annotated[int, IntRange(1, 1 << 16)] = 128
+    pipelined: Annotated[int, IntRange(0, 1 << 16)] = 64
+    connections: Annotated[int, IntRange(1, 1 << 20)] = 4096
+    connections_per_address: Annotated[int, IntRange(1, 1 << 20)] = 4096
     urls: tuple[str, ...] = ()
-    shared_memory_regions: Annotated[int, Whole(0, 1 << 16)] = 0
+    shared_memory_regions: Annotated[int, IntRange(0, 1 << 16)] = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -144,6 +144,6 @@ class Limits:
         if self.urls:
             from ..urls import PUBLIC, check_origin  # the command line need not import what fetches
 
-            for each in self.urls:
-                if each != PUBLIC:
-                    check_origin(each)
+            for origin in self.urls:
+                if origin != PUBLIC:
+                    check_origin(origin)

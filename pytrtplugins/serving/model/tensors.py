@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol: names of types, dims, and their bytes, checked."""
+"""Tensors of the Open Inference Protocol: datatype names, dims, and bytes, checked."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _WHOLE_KIND = "non-signed-integer as signed-integer", "whole numbers"
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or output as the protocol says it. A model may declare one as this to take or give strings (``BYTES``).
+    """An input or output in the protocol's terms. A model may declare one to accept or return strings (``BYTES``).
 
     Attributes:
         name: Of the tensor.
@@ -88,7 +88,7 @@ class TensorSpec:
 
     @classmethod
     def of(cls, desc: TensorDesc) -> TensorSpec:
-        """That of a tensor of an engine.
+        """The spec of an engine's tensor.
 
         Raises:
             KeyError: the protocol has no such type.
@@ -102,11 +102,11 @@ class TensorSpec:
 
     @cached_property
     def free(self) -> bool:
-        """Whether a dim behind the first is free, so that requests may not fit together."""
+        """Whether a dim after the first is free, so that requests may not fit together."""
         return -1 in self.dims[1:]
 
     def check(self, datatype: object, shape: object, model: str) -> tuple[int, ...]:
-        """The dims that a client gives, once they fit.
+        """Check datatype and dims of a client's tensor; returns the dims.
 
         Args:
             datatype: As the request says it.
@@ -138,7 +138,7 @@ class TensorSpec:
         return tuple(shape)
 
     def _check_size(self, shape: list[int]) -> None:
-        """Require a size that memory can have, whatever the model says.
+        """Require a size that memory can hold, even if the model allows more.
 
         Raises:
             RequestError: it is larger.
@@ -215,7 +215,7 @@ class TensorSpec:
         return array if np.array_equal(np.isfinite(numbers), np.isfinite(array)) else None
 
     def from_items(self, items: list[bytes], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """An array of strings, given one by one.
+        """Convert strings to an array of this shape.
 
         Raises:
             RequestError: there are more or fewer than the dims need.
@@ -272,7 +272,7 @@ def unable_to_parse(name: str, kind: str, value: object, rule: str) -> RequestEr
 
 
 def _shape(sizes: Sequence[int]) -> str:
-    """Sizes as Triton says them; the first of them, where they are many."""
+    """Dims in Triton's notation; only the first ones if they are many."""
     return f"[{','.join(map(str, sizes[:16]))}{',...' * (len(sizes) > 16)}]"[:200]
 
 
@@ -334,9 +334,9 @@ def as_strings(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _strings(values: Sequence[bytes], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    made = np.empty(len(values), object)
-    made[:] = values
-    return made.reshape(shape)
+    strings = np.empty(len(values), object)
+    strings[:] = values
+    return strings.reshape(shape)
 
 
 def is_datatype(dtype: np.dtype[Any]) -> bool:
@@ -350,8 +350,8 @@ def is_datatype(dtype: np.dtype[Any]) -> bool:
 
 
 def datatype_of(array: npt.NDArray[Any]) -> str:
-    """The protocol's name of an array's type."""
-    found = _FOUND.get(array.dtype)
-    if found is None:
-        found = _FOUND[array.dtype] = "BYTES" if array.dtype.kind == "O" else _NAMES[DType.of(array)]
-    return found
+    """The protocol's datatype of an array."""
+    datatype = _FOUND.get(array.dtype)
+    if datatype is None:
+        datatype = _FOUND[array.dtype] = "BYTES" if array.dtype.kind == "O" else _NAMES[DType.of(array)]
+    return datatype

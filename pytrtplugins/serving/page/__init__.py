@@ -1,4 +1,4 @@
-"""The page at ``/``: images, a camera or a video in, boxes drawn in the browser.
+"""The demo page at ``/``: images, a camera or a video in, boxes drawn in the browser.
 
 Its files are HTML, CSS and JavaScript modules that a browser reads as they are; nothing comes from another server.
 """

@@ -1,4 +1,4 @@
-"""The files of the page, and how they are answered."""
+"""Serve the files of the demo page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class PageFile:
-    """A file of the page as it is answered.
+    """A file of the page with its headers.
 
     Attributes:
         content: Its bytes.
@@ -57,16 +57,16 @@ def show_file(files: Mapping[str, PageFile], request: Request) -> Response:
     if file is None:
         raise exceptions.HTTPException(404)
     same = file.headers["etag"] in request.headers.get("if-none-match", "")
-    made: Response = responses.Response(b"" if same else file.content, 304 if same else 200, file.headers)
-    return made
+    response: Response = responses.Response(b"" if same else file.content, 304 if same else 200, file.headers)
+    return response
 
 
 def read_files() -> dict[str, PageFile]:
-    """What a client can ask for, by name: a name that is not among these leads nowhere."""
-    found = {}
+    """Read the files of the page, by name; other names are not found."""
+    files = {}
     for path in sorted(Path(__file__).parent.iterdir()):
         if path.suffix in _TYPES:
             content = path.read_bytes()
             tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-            found[path.name] = PageFile(content, {**HEADERS, "content-type": _TYPES[path.suffix], "etag": tag})
-    return found
+            files[path.name] = PageFile(content, {**HEADERS, "content-type": _TYPES[path.suffix], "etag": tag})
+    return files

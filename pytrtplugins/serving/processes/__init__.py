@@ -1,1 +1,1 @@
-"""The processes of a server, and what starts, joins and replaces them."""
+"""The processes of a server, and the supervisor that starts, connects and replaces them."""

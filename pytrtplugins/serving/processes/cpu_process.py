@@ -1,4 +1,4 @@
-"""A process that speaks HTTP, decodes, and hands tensors to engine processes, or has the models itself."""
+"""A CPU process: HTTP, decoding, and sending tensors to engine processes, or computing them itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run_cpu_process(
     board: SharedSettings | None = None,
     meter: RateLimiter | None = None,
 ) -> int:
-    """Serve until the supervisor says that it is enough, or is gone; gives the process's exit code."""
+    """Serve until the supervisor tells it to stop, or has ended; returns the exit code."""
 
     async def started(server: Any) -> None:
         asyncio.get_running_loop().add_reader(control.fileno(), _handle_control_messages, server, backend, control)
@@ -49,7 +49,7 @@ def run_cpu_process(
 
 
 def _handle_control_messages(server: Any, backend: VersionedBackend, control: Control) -> None:
-    """Do what the supervisor says."""
+    """Handle the supervisor's messages."""
     received = control.receive()
     if received is None:
         os._exit(0)  # the supervisor is gone, and nobody would end this process

@@ -1,4 +1,4 @@
-"""A process that has the models loaded, and computes what CPU processes put into their slots."""
+"""An engine process: loads models, and computes the requests that CPU processes put into their slots."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _LONGEST_TICK_S = 1.0
 _SILENT_S = 10.0  # in which Python may do something else, such as load a model, at the least
 
 
-class _Peer:
-    """A CPU process: its memory, and the stream to it, on which two threads may write."""
+class _CpuPeer:
+    """A CPU process: its shared memory and its stream, which two threads may write to."""
 
     def __init__(self, sock: socket.socket, block: Block) -> None:
         self.sock, self.block, self.reader = sock, block, Reader()
@@ -54,7 +54,7 @@ class _Peer:
 
 
 class EngineProcess:
-    """Loads models, and computes for CPU processes until the supervisor ends it or is gone.
+    """Loads models, and computes for CPU processes until the supervisor stops it or has ended.
 
     Args:
         specs: The models, in the order of their numbers.
@@ -81,7 +81,7 @@ class EngineProcess:
             {} for _ in specs
         ]  # by load, of replicas that may still answer
         self._leaving: list[Replica] = []  # replaced, but they still compute what they took
-        self._peers: dict[int, _Peer] = {}
+        self._peers: dict[int, _CpuPeer] = {}
         self._selector = selectors.DefaultSelector()
         shortest = min((spec.run_seconds for spec in specs), default=_LONGEST_TICK_S)
         self._tick_s, self._silent_s = min(_LONGEST_TICK_S, shortest / 4), max(_SILENT_S, shortest)
@@ -91,7 +91,7 @@ class EngineProcess:
         """Work until the end; gives the process's exit code. ``loaded`` is called once the models are there."""
         try:
             for number in self._place.models:
-                self._replicas[number] = self._loaded(number)
+                self._replicas[number] = self._load(number)
         except PytrtpluginsError as error:
             self._control.send({"failed": str(error)})
             return 1
@@ -129,23 +129,23 @@ class EngineProcess:
                 until = min(until, began + replica.spec.run_seconds)
         self._counts.signs.expect(self._counts.index, until)
 
-    def _loaded(self, number: int, old: Replica | None = None) -> Replica:
+    def _load(self, number: int, old: Replica | None = None) -> Replica:
         load = self._loads = (self._loads + 1) % _LOADS
         deliver, watch = partial(self._deliver, number, load), self._counts.statistics[number].waits
         end = partial(os._exit, LOST)
-        made = Replica(self._specs[number], self._place.device, deliver, watch, end, _begin)
-        made.check_replaces(old)
-        made.load, self._sources[number][load] = load, made.source
-        return made
+        replica = Replica(self._specs[number], self._place.device, deliver, watch, end, _begin)
+        replica.check_replaces(old)
+        replica.load, self._sources[number][load] = load, replica.source
+        return replica
 
     def _handle_control_messages(self) -> bool:
-        """Do what the supervisor says; False at the end."""
+        """Handle the supervisor's messages; False at the end."""
         received = self._control.receive()
         if received is None:
             os._exit(0)  # the supervisor is gone, and nobody would end this process
         message, handed = received
         if "peer" in message and handed is not None:
-            peer = _Peer(handed, self._blocks[message["peer"]])
+            peer = _CpuPeer(handed, self._blocks[message["peer"]])
             self._drop(message["peer"])
             self._peers[message["peer"]] = peer
             self._selector.register(handed, selectors.EVENT_READ, (message["peer"], peer))
@@ -165,7 +165,7 @@ class EngineProcess:
             self._selector.unregister(peer.sock)
             peer.sock.close()
 
-    def _read(self, index: int, peer: _Peer) -> None:
+    def _read(self, index: int, peer: _CpuPeer) -> None:
         try:
             data = peer.sock.recv(_RECEIVED)
         except OSError:
@@ -180,7 +180,7 @@ class EngineProcess:
             elif record.kind in (Kind.LOAD, Kind.UNLOAD) and record.model < len(self._specs):
                 threading.Thread(target=self._change, args=(peer, record), daemon=True).start()
 
-    def _take(self, peer: _Peer, record: Record) -> None:
+    def _take(self, peer: _CpuPeer, record: Record) -> None:
         """Put a request into the queue of its model."""
         try:
             while True:
@@ -200,8 +200,8 @@ class EngineProcess:
             peer.send(_error_record(peer, record, status, str(error)))
 
     def _deliver(self, number: int, load: int, items: list[QueuedRequest]) -> None:
-        """Write answers into the slots of their requests, and say so, to nobody who does not know yet which load they are of."""
-        answers: dict[_Peer, list[bytes]] = {}
+        """Write answers into the slots of their requests, and notify the CPU processes that know which load they come from."""
+        answers: dict[_CpuPeer, list[bytes]] = {}
         for item in items:
             peer, record = item.token
             answers.setdefault(peer, []).append(self._answer(peer, record._replace(load=load), item))
@@ -210,7 +210,7 @@ class EngineProcess:
                 self._tell(peer, number)
             peer.send(b"".join(parts))
 
-    def _answer(self, peer: _Peer, record: Record, item: QueuedRequest) -> bytes:
+    def _answer(self, peer: _CpuPeer, record: Record, item: QueuedRequest) -> bytes:
         if not peer.waits_for(record):
             return b""
         if item.error is not None:
@@ -220,7 +220,7 @@ class EngineProcess:
             size = packed_bytes(item.outputs)
             if size > record.room:
                 return write_record(Record(Kind.ANSWER, record.model, 413, record.slot, record.generation, size))
-            pack(item.outputs, peer.block.part(record.slot, _after(record.length), record.room))
+            pack(item.outputs, peer.block.part(record.slot, _answer_offset(record.length), record.room))
         except (PytrtpluginsError, ValueError) as error:  # outputs of a type that nobody knows
             return _error_record(peer, record, 500, str(error))
         rows = item.batch_rows if item.leads else 0
@@ -240,18 +240,18 @@ class EngineProcess:
             )
         )
 
-    def _change(self, peer: _Peer, record: Record) -> None:
-        """Load a model anew, or release it, and tell everybody; who asked is told again once all is done."""
+    def _change(self, peer: _CpuPeer, record: Record) -> None:
+        """Reload or release a model, and notify all CPU processes; the requester is notified at the end."""
         number, reason = record.model, ""
         with self._changing[number]:
             old = self._replicas[number]
-            wanted = record.kind == Kind.LOAD and number in self._place.models
+            is_load = record.kind == Kind.LOAD and number in self._place.models
             try:
-                self._replicas[number] = self._loaded(number, old) if wanted else None
+                self._replicas[number] = self._load(number, old) if is_load else None
             except Exception as error:  # whatever a file leads to: what served until now stays
                 old, reason = None, str(error) or type(error).__name__
-            for each in list(self._peers.values()):
-                self._tell(each, number)
+            for connected in list(self._peers.values()):
+                self._tell(connected, number)
             if old is not None:
                 self._leaving.append(old)
                 old.close(None)  # however long that takes: if it hangs, the supervisor ends this process
@@ -261,8 +261,8 @@ class EngineProcess:
                 refreeze()
         self._tell(peer, number, record.generation, reason)
 
-    def _tell(self, peer: _Peer, number: int, generation: int = 0, reason: str = "") -> None:
-        """Say what a model takes and gives here, and which versions of a registry its loads are: answers have the number of theirs."""
+    def _tell(self, peer: _CpuPeer, number: int, generation: int = 0, reason: str = "") -> None:
+        """Send a model's signature, and the registry versions of its loads, to which answers refer by number."""
         replica, sources = self._replicas[number], dict(self._sources[number])
         data: dict[str, Any] = {
             "signature": replica.signature.to_json() if replica else None,
@@ -281,7 +281,7 @@ def _begin(items: list[QueuedRequest]) -> None:
         peer.block.begin(record.slot, record.generation)
 
 
-def _item(replica: Replica, peer: _Peer, record: Record) -> QueuedRequest:
+def _item(replica: Replica, peer: _CpuPeer, record: Record) -> QueuedRequest:
     """The request that a record speaks of.
 
     Raises:
@@ -295,17 +295,17 @@ def _item(replica: Replica, peer: _Peer, record: Record) -> QueuedRequest:
     return QueuedRequest(arrays, signature.rows(arrays), key, record.extra >> 1, record.time or None, (peer, record))
 
 
-def _after(length: int) -> int:
-    """Where the answer begins behind so many bytes of inputs."""
+def _answer_offset(length: int) -> int:
+    """The offset of the answer in a slot, after so many bytes of inputs."""
     return -(-length // _ALIGNED) * _ALIGNED
 
 
-def _error_record(peer: _Peer, record: Record, status: int, text: str) -> bytes:
-    """An answer that says why there are no outputs."""
+def _error_record(peer: _CpuPeer, record: Record, status: int, text: str) -> bytes:
+    """An answer that carries an error."""
     data = b""
     with contextlib.suppress(FormatError):
         if peer.block.generation(record.slot) == record.generation:  # else another request is there
-            room = peer.block.part(record.slot, _after(record.length), record.room)
+            room = peer.block.part(record.slot, _answer_offset(record.length), record.room)
             data = text.encode()[: len(room)]
             room[: len(data)] = data
     if status == 413:  # which between processes means that there was no room

@@ -1,4 +1,4 @@
-"""How many files a process may have open, connections included."""
+"""Limit open files, including connections, by RLIMIT_NOFILE."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def limit_connections_to_files(limits: Limits, protocols: int = 1) -> Limits:
     except ImportError:  # Windows
         return limits
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = protocols * limits.connections + _OTHERS
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    needed = protocols * limits.connections + _OTHERS
+    most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
             soft = most
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    if soft == resource.RLIM_INFINITY or soft >= needed:
         return limits
     room = (soft - _OTHERS) // protocols
     if room < _FEWEST:
         raise UsageError(
             f"a process of this user may open {soft} files, too few for a server: expected {_OTHERS + _FEWEST} at least.\n"
-            f"Do: ulimit -n {wanted}, then the command again"
+            f"Do: ulimit -n {needed}, then the command again"
         )
     _log.warning("%d connections for each process, not %d: `ulimit -n` allows %d files", room, limits.connections, soft)
     return replace(limits, connections=room)

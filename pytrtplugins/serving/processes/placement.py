@@ -1,4 +1,4 @@
-"""Which models each process has, and on which device."""
+"""Assign models and devices to processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOST = 3
 
 @dataclass(frozen=True)
 class Place:
-    """What a process has.
+    """The device and the models of a process.
 
     Attributes:
         device: The engine's own name for a device; None: its default.
@@ -28,7 +28,7 @@ class Place:
 
 
 def place(specs: Sequence[ModelSpec], engines: int | None = None, devices: Sequence[str] = ()) -> list[Place]:
-    """Spread engine processes over devices, and models over engine processes.
+    """Distribute engine processes over devices, and models over engine processes.
 
     Args:
         specs: The models, in the order of their numbers.
@@ -47,21 +47,23 @@ def place(specs: Sequence[ModelSpec], engines: int | None = None, devices: Seque
         raise UsageError(
             f"{len(devices)} devices need as many engine processes, found {engines}.\nDo: --gpu {len(devices)}"
         )
-    found = [devices[index % len(devices)] if devices else None for index in range(engines)]
-    models: list[list[int]] = [[] for _ in found]
+    device_of_process = [devices[index % len(devices)] if devices else None for index in range(engines)]
+    models: list[list[int]] = [[] for _ in device_of_process]
     for number, spec in enumerate(specs):
         unknown = [device for device in spec.devices if device not in devices]
         if unknown:
             raise UsageError(
                 f"model {spec.name!r}: no engine process has device {unknown[0]}; they have {', '.join(devices)}"
             )
-        able = [index for index, device in enumerate(found) if not spec.devices or device in spec.devices]
-        wanted = len(able) if spec.replicas is None else spec.replicas
-        if wanted > len(able):
+        candidates = [
+            index for index, device in enumerate(device_of_process) if not spec.devices or device in spec.devices
+        ]
+        replica_count = len(candidates) if spec.replicas is None else spec.replicas
+        if replica_count > len(candidates):
             raise UsageError(
-                f"model {spec.name!r}: {wanted} replicas need as many engine processes, and {len(able)} can have it.\n"
-                f"Do: --gpu {engines + wanted - len(able)}"
+                f"model {spec.name!r}: {replica_count} replicas need as many engine processes, and {len(candidates)} can have it.\n"
+                f"Do: --gpu {engines + replica_count - len(candidates)}"
             )
-        for index in sorted(able, key=lambda each: len(models[each]))[:wanted]:
+        for index in sorted(candidates, key=lambda each: len(models[each]))[:replica_count]:
             models[index].append(number)
-    return [Place(device, tuple(numbers)) for device, numbers in zip(found, models, strict=True)]
+    return [Place(device, tuple(numbers)) for device, numbers in zip(device_of_process, models, strict=True)]

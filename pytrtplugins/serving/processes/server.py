@@ -43,7 +43,7 @@ _DRAIN_S = 30
 
 
 def bind(host: str, port: int, *, shared: bool = False, option: str = "--port") -> socket.socket:
-    """A socket that clients may connect to.
+    """A bound socket for clients.
 
     Args:
         host: Address to listen on.
@@ -58,14 +58,14 @@ def bind(host: str, port: int, *, shared: bool = False, option: str = "--port") 
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        made = socket.socket(family, kind, protocol)
+        sock = socket.socket(family, kind, protocol)
         try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if shared:
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            made.bind(address)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            sock.bind(address)
         except BaseException:
-            made.close()
+            sock.close()
             raise
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
@@ -74,24 +74,24 @@ def bind(host: str, port: int, *, shared: bool = False, option: str = "--port") 
                 port=port,
             ) from None
         raise UsageError(f"cannot listen on {host} port {port}: {error.strerror or error}", port=port) from None
-    made.setblocking(False)
-    return made
+    sock.setblocking(False)
+    return sock
 
 
 def make_server(
     app: Any, limits: Limits, tls: Tls | None = None, at_once: Callable[[Scope, BufferedRequest], bool] | None = None
 ) -> uvicorn.Server:
-    """A server of uvicorn's with these limits on connections; ``at_once`` is that of `connection_class`."""
+    """A uvicorn server with these limits on connections; ``at_once`` is passed to `connection_class`."""
     library = require("uvicorn", extra="serve", feature="pytrt serve")
 
     class Server(library.Server):  # type: ignore[misc, name-defined]
-        """Without signal handlers of its own, which raise the signal again at the end."""
+        """Uvicorn's server without its signal handlers, which raise the signal again at the end."""
 
         def capture_signals(self) -> AbstractContextManager[None]:
             return nullcontext()
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            """Listen, with a limit on how long a TLS handshake may take, which uvicorn does not have."""
+            """Listen, with a time limit on TLS handshakes, which uvicorn lacks."""
             if tls is None:
                 await super().startup(sockets)
                 return
@@ -124,8 +124,8 @@ def make_server(
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_DRAIN_S,
     )
-    made: uvicorn.Server = Server(config)
-    return made
+    uvicorn_server: uvicorn.Server = Server(config)
+    return uvicorn_server
 
 
 def serve_app(
@@ -150,8 +150,8 @@ def serve_app(
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _go_on)
         collect_and_freeze()
         reuse_memory()
-        for each in sockets:  # who connects from now on is not refused
-            each.listen(BACKLOG)
+        for sock in sockets:  # who connects from now on is not refused
+            sock.listen(BACKLOG)
         started()
 
     run_server(backend, limits, sockets, begin, grpc_address, access)
@@ -188,7 +188,7 @@ def run_server(
     async def run() -> None:
         await backend.start()
         grpc = None
-        watching = [asyncio.ensure_future(watch(each.files, each.reload)) for each in _read_anew(tls, gate)]
+        watching = [asyncio.ensure_future(watch(source.files, source.reload)) for source in _reloadable(tls, gate)]
         if backend.leads:
             watching.append(asyncio.ensure_future(follow_registry(backend)))
         try:
@@ -197,8 +197,8 @@ def run_server(
             await begin(server)
             await server.serve(sockets=list(sockets))
         finally:
-            for each in watching:
-                each.cancel()
+            for source in watching:
+                source.cancel()
             if grpc is not None:
                 await grpc.stop(_DRAIN_S)
             if gate is not None:
@@ -212,9 +212,9 @@ def run_server(
         loop.close()
 
 
-def _read_anew(tls: Tls | None, gate: Gate | None) -> list[Tls | Keyring]:
-    """What has files that may change while the server runs."""
-    return [each for each in (tls, None if gate is None else gate.keys) if each is not None]
+def _reloadable(tls: Tls | None, gate: Gate | None) -> list[Tls | Keyring]:
+    """Objects whose files may change while the server runs."""
+    return [source for source in (tls, None if gate is None else gate.keys) if source is not None]
 
 
 def _go_on() -> None:
@@ -226,10 +226,10 @@ def _stop(server: uvicorn.Server) -> None:
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """Make uvloop's where it is installed: it takes half the time."""
+    """Make an event loop: uvloop's, which needs half the time, if it is installed."""
     try:
         uvloop = require("uvloop", extra="serve")
     except MissingExtraError:
         return asyncio.new_event_loop()
-    made: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return made
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop

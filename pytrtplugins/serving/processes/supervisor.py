@@ -1,4 +1,4 @@
-"""Starts CPU processes and engine processes, joins them, and replaces those that die."""
+"""Start CPU processes and engine processes, connect them, and replace those that die."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _UNITS = 4096  # of each CPU process's memory: 256 MiB, if all are ever used at 
 
 @dataclass
 class _Child:
-    """A process that runs."""
+    """A running child process."""
 
     role: str
     index: int
@@ -74,17 +74,17 @@ class Supervisor:
         modules: Sequence[str] = (),
         grpc_address: str | None = None,
         access: Access | None = None,
-        whole: Place | None = None,
+        models_in_cpu_processes: Place | None = None,
     ) -> None:
         if not hasattr(os, "memfd_create"):
             raise UnavailableError("several processes need Linux (memfd).\nDo: pytrt serve --local ...")
         self._specs, self._limits, self._sockets, self._modules = specs, limits, sockets, modules
         self._grpc_address, self._access = grpc_address, access or Access()
-        self._places, self._whole = places, whole
+        self._places, self._whole = places, models_in_cpu_processes
         self._wanted = [(ENGINE, index) for index in range(len(places))] + [
             (CPU, index) for index in range(len(sockets))
         ]
-        self._blocks = [] if whole else [Block.create(_UNITS) for _ in sockets]
+        self._blocks = [] if models_in_cpu_processes else [Block.create(_UNITS) for _ in sockets]
         self._board = SharedSettings.create()
         self._processes = (len(sockets), len(places))
         size = Counts.size(len(specs), *self._processes)
@@ -129,7 +129,7 @@ class Supervisor:
 
     @property
     def statistics(self) -> Sequence[Statistics]:
-        """What was asked of each model."""
+        """Request counts of each model."""
         return self._counts.statistics
 
     def _stop(self, number: int, frame: Any) -> None:
@@ -137,10 +137,10 @@ class Supervisor:
 
     def _start_all(self, role: str) -> None:
         """Start all processes of a kind, and wait until they are ready."""
-        wanted = [key for key in self._wanted if key[0] == role]
-        for key in wanted:
+        keys = [key for key in self._wanted if key[0] == role]
+        for key in keys:
             self._start(*key)
-        while not self._draining and not all(key in self._children and self._children[key].ready for key in wanted):
+        while not self._draining and not all(key in self._children and self._children[key].ready for key in keys):
             self._step(starting=True)
 
     def _start(self, role: str, index: int) -> None:
@@ -148,7 +148,7 @@ class Supervisor:
         listening = [self._sockets[index].fileno()] if role == CPU else []
         blocks = self._blocks[index : index + 1] if role == CPU else self._blocks
         place = self._places[index] if role == ENGINE else self._whole
-        said = {
+        arguments = {
             "role": role,
             "index": index,
             "specs": [asdict(spec) for spec in self._specs],
@@ -168,7 +168,7 @@ class Supervisor:
         if role == ENGINE:
             self._counts.signs.begin(index)
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytrtplugins.serving", json.dumps(said)],
+            [sys.executable, "-m", "pytrtplugins.serving", json.dumps(arguments)],
             pass_fds=[theirs.fileno(), *blocks, *self._shared, *listening],
             start_new_session=True,  # Ctrl-C is for the supervisor, which ends the others in order
         )
@@ -178,10 +178,10 @@ class Supervisor:
         self._selector.register(ours.sock, selectors.EVENT_READ, child)
         for other in list(self._children.values()):
             if other.role != role:
-                _join(child, other)
+                _connect(child, other)
 
     def _step(self, starting: bool = False) -> None:
-        """Wait until something happens, and see to it."""
+        """Wait for the next event, and handle it."""
         now = time.monotonic()
         for key in [key for key, when in self._again.items() if when <= now]:
             del self._again[key]
@@ -254,8 +254,8 @@ class Supervisor:
             os.close(descriptor)
 
 
-def _join(child: _Child, other: _Child) -> None:
-    """Give two processes the ends of a stream."""
+def _connect(child: _Child, other: _Child) -> None:
+    """Send two processes the two ends of a stream."""
     one, two = socket.socketpair()
     with one, two:
         child.control.send({"peer": other.index}, one)

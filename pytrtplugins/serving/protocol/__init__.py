@@ -1,1 +1,1 @@
-"""What clients say and hear: the Open Inference Protocol over REST, and plain HTTP."""
+"""Protocols of the server: the Open Inference Protocol over REST and gRPC, and plain HTTP."""

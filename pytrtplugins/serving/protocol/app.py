@@ -1,4 +1,4 @@
-"""The application behind HTTP (ASGI): inference by a short way, all else through Starlette."""
+"""The ASGI application: inference bypasses Starlette, everything else goes through it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _BINARY = (b"content-type", b"application/octet-stream")
 
 
 class App:
-    """The application: give it to any ASGI server.
+    """The ASGI application of a server.
 
     Args:
         backend: Loads models and computes requests; the application starts and stops it where the server speaks ASGI's lifespan.
@@ -62,7 +62,7 @@ class App:
         self._codecs: dict[Service, Codec] = {}
         fetcher = UrlFetcher(limits.urls) if limits.urls else None
         self._others = make_application(AppState(backend, limits, self.memory, fetcher, page.read_files(), ENDPOINTS))
-        self.role = http_role({each.path: each.role for each in ENDPOINTS})
+        self.role = http_role({endpoint.path: endpoint.role for endpoint in ENDPOINTS})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -75,10 +75,10 @@ class App:
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
 
-    def at_once(self, scope: Scope, whole: BufferedRequest) -> bool:
-        """Begin to answer an inference request whose tensors are here, without a task; False: it takes one, and nothing was done."""
+    def at_once(self, scope: Scope, buffered: BufferedRequest) -> bool:
+        """Start to answer an inference request whose body has arrived, without a task; False, without effect, if a task is needed."""
         choice, headers = self._short.get(scope["path"]), dict(scope["headers"])
-        body = whole.body()
+        body = buffered.body()
         if (
             choice is None
             or scope["method"] != "POST"
@@ -89,49 +89,49 @@ class App:
             return False
         service = choice()
         if service.takes_files:
-            whole.begin(self._infer(service, scope, whole.receive, whole.send))
+            buffered.begin(self._infer(service, scope, buffered.receive, buffered.send))
             return True
         try:
             codec = self.codec(service)
             length = headers.get(b"inference-header-content-length")
             call, arrays = codec.read(body, None if length is None else length.decode("latin-1"))
             if call.regions:
-                whole.begin(self._answer(service, codec, call, arrays, whole.send, whole))
+                buffered.begin(self._answer(service, codec, call, arrays, buffered.send, buffered))
                 return True
-            service.begin(arrays, call.priority, call.timeout_s, partial(self._end, whole, codec, call, service))
+            service.begin(arrays, call.priority, call.timeout_s, partial(self._end, buffered, codec, call, service))
         except Exception as error:
-            whole.begin(send_error(whole.send, _told(error)))
+            buffered.begin(send_error(buffered.send, _client_error(error)))
         return True
 
     def _end(
-        self, whole: BufferedRequest, codec: Codec, call: InferenceRequest, service: Service, item: QueuedRequest
+        self, buffered: BufferedRequest, codec: Codec, call: InferenceRequest, service: Service, item: QueuedRequest
     ) -> None:
         try:
             service.end(item)
             answer, head = codec.write(call, item.outputs, item.source)
-            said = _headers(head, item)
-            if whole.answer(said, answer):
+            headers = _answer_headers(head, item)
+            if buffered.answer(headers, answer):
                 return
-            rest = send_answer(whole.send, 200, said, answer)
+            rest = send_answer(buffered.send, 200, headers, answer)
         except Exception as error:
-            rest = send_error(whole.send, _told(error))
-        whole.begin(rest)
+            rest = send_error(buffered.send, _client_error(error))
+        buffered.begin(rest)
 
     async def _infer(self, service: Service, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        whole: BufferedRequest | None = scope.get("extensions", _NONE).get(WHOLE)
+        buffered: BufferedRequest | None = scope.get("extensions", _NONE).get(WHOLE)
         try:
             exchange = CURRENT.get()
             if exchange is not None:
                 exchange.enter(service.name)
-            body = await read_body(receive, headers, self.limits, None if whole is None else whole.body())
+            body = await read_body(receive, headers, self.limits, None if buffered is None else buffered.body())
             length = headers.get(b"inference-header-content-length")
             codec = self.codec(service)
             call, arrays = codec.read(body, None if length is None else length.decode("latin-1"))
         except Exception as error:
-            await send_error(send, _told(error))
+            await send_error(send, _client_error(error))
             return
-        await self._answer(service, codec, call, arrays, send, whole)
+        await self._answer(service, codec, call, arrays, send, buffered)
 
     async def _answer(
         self,
@@ -140,32 +140,32 @@ class App:
         call: InferenceRequest,
         arrays: Arrays,
         send: Send,
-        whole: BufferedRequest | None,
+        buffered: BufferedRequest | None,
     ) -> None:
         try:
             with self.memory.using(call.regions):
                 item = await service.infer(arrays, call.priority, call.timeout_s)
                 answer, head = codec.write(call, item.outputs, item.source)
         except Exception as error:
-            await send_error(send, _told(error))
+            await send_error(send, _client_error(error))
             return
-        said = _headers(head, item)
-        if whole is None or not whole.answer(said, answer):
-            await send_answer(send, 200, said, answer)
+        headers = _answer_headers(head, item)
+        if buffered is None or not buffered.answer(headers, answer):
+            await send_answer(send, 200, headers, answer)
 
     def codec(self, service: Service) -> Codec:
-        """What reads requests for a model, and writes answers.
+        """The codec of a model, which reads requests and writes answers.
 
         Raises:
             RequestError: the model is not ready.
         """
-        found = self._codecs.get(service)
-        if found is None or found.signature is not service.signature:
-            found = self._codecs[service] = Codec(service.signature, service.name, service.version, self.memory)
-        return found
+        cached_codec = self._codecs.get(service)
+        if cached_codec is None or cached_codec.signature is not service.signature:
+            cached_codec = self._codecs[service] = Codec(service.signature, service.name, service.version, self.memory)
+        return cached_codec
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Start and stop with the server."""
+        """Handle ASGI's lifespan messages."""
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
@@ -177,14 +177,14 @@ class App:
                 return
 
 
-def _headers(head: int | None, item: QueuedRequest) -> list[tuple[bytes, bytes]]:
-    """Those of an answer."""
-    said = [JSON] if head is None else [_BINARY, (b"inference-header-content-length", b"%d" % head)]
-    return said if item.source is None else said + source_headers(item.source)
+def _answer_headers(head: int | None, item: QueuedRequest) -> list[tuple[bytes, bytes]]:
+    """HTTP headers of an answer."""
+    headers = [JSON] if head is None else [_BINARY, (b"inference-header-content-length", b"%d" % head)]
+    return headers if item.source is None else headers + source_headers(item.source)
 
 
-def _told(error: Exception) -> RequestError:
-    """What a client is told of an error."""
+def _client_error(error: Exception) -> RequestError:
+    """The error that a client gets for an exception."""
     if isinstance(error, RequestError):
         return error
     _log.error("request failed", exc_info=error)

@@ -1,4 +1,4 @@
-"""What the JSON of an inference request says, or the message of gRPC, without the tensors."""
+"""The head of an inference request (JSON or gRPC), without the tensors' data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..model.spec import MAX_PRIORITY
 from ..model.tensors import TensorSpec, unable_to_parse
 from .memory import SharedMemoryRef, read_place
 
-__all__ = ["InferenceRequest", "RequestInput", "keep", "read_object", "read_outputs", "read_parameters"]
+__all__ = ["InferenceRequest", "RequestInput", "cache_head", "read_object", "read_outputs", "read_parameters"]
 
 _BINARY = {"binary_data": True}
 _UNSIGNED = "non-unsigned-integer as unsigned-integer"
@@ -41,7 +41,7 @@ class RequestInput:
 
 @dataclass(frozen=True)
 class InferenceRequest:
-    """What an inference request says, without the tensors.
+    """The head of an inference request, without the tensors' data.
 
     Attributes:
         inputs: All of the model's.
@@ -63,45 +63,45 @@ class InferenceRequest:
 
     @cached_property
     def regions(self) -> frozenset[str]:
-        """Names of the regions of shared memory that its inputs and outputs are in."""
-        places = [*(each.place for each in self.inputs), *self.places.values()]
+        """Names of the shared memory regions of its inputs and outputs."""
+        places = [*(request_input.place for request_input in self.inputs), *self.places.values()]
         return frozenset(place.region for place in places if place is not None)
 
 
-def keep(kept: dict[bytes, Any], head: bytes, value: object) -> None:
-    """Keep what was read from the head of a request, since clients send the same ones again and again; a long one is not kept."""
+def cache_head(cache: dict[bytes, Any], head: bytes, value: object) -> None:
+    """Cache what was parsed from the head of a request, since clients send equal heads repeatedly; long heads are not cached."""
     if len(head) <= _KEPT_BYTES:
-        if len(kept) >= _KEPT:
-            kept.clear()
-        kept[head] = value
+        if len(cache) >= _KEPT:
+            cache.clear()
+        cache[head] = value
 
 
 def read_outputs(
-    given: object, parameters: Mapping[str, Any], known: Mapping[str, TensorSpec], model: str
+    listed: object, parameters: Mapping[str, Any], specs: Mapping[str, TensorSpec], model: str
 ) -> tuple[dict[str, Mapping[str, Any]], dict[str, SharedMemoryRef]]:
-    """Outputs by name with their parameters, as a request lists them, and where they go; all, where it lists none.
+    """Parameters of the requested outputs by name, and their shared memory; all outputs if the request lists none.
 
     Raises:
         RequestError: the model has no such output, or a parameter is wrong.
     """
     every: Mapping[str, Any] = _BINARY if parameters.get("binary_data_output") else {}
-    if not given:
-        return dict.fromkeys(known, every), {}
-    if not isinstance(given, list):
-        raise unable_to_parse("outputs", "non-array as array", given, "the outputs must be a list")
-    found: dict[str, Mapping[str, Any]] = {}
+    if not listed:
+        return dict.fromkeys(specs, every), {}
+    if not isinstance(listed, list):
+        raise unable_to_parse("outputs", "non-array as array", listed, "the outputs must be a list")
+    outputs: dict[str, Mapping[str, Any]] = {}
     places: dict[str, SharedMemoryRef] = {}
-    for each in given:
-        name = each.get("name") if isinstance(each, dict) else None
+    for entry in listed:
+        name = entry.get("name") if isinstance(entry, dict) else None
         if not isinstance(name, str):
             raise unable_to_parse("name", "non-string as string", name, "the name of an output must be text")
-        if name not in known:
+        if name not in specs:
             raise RequestError(
-                f"unexpected inference output {shorten(name)} for model {model!r}, which has {', '.join(sorted(known))}"
+                f"unexpected inference output {shorten(name)} for model {model!r}, which has {', '.join(sorted(specs))}"
             )
-        if name in found:
+        if name in outputs:
             raise RequestError(f"output {name!r} already exists in request")
-        own = read_object("parameters", each.get("parameters") or {})
+        own = read_object("parameters", entry.get("parameters") or {})
         count = own.get("classification", 0)
         if type(count) is not int or count < 0:
             raise RequestError(
@@ -119,12 +119,12 @@ def read_outputs(
             )
         if place is not None:
             places[name] = place
-        found[name] = own if place is not None else {**every, **own}
-    return found, places
+        outputs[name] = own if place is not None else {**every, **own}
+    return outputs, places
 
 
 def read_parameters(parameters: Mapping[str, Any]) -> tuple[int, float | None]:
-    """The priority (0: none) and the timeout of a request in seconds, as its parameters say.
+    """Priority (0: none) and timeout in seconds from a request's parameters.
 
     Raises:
         RequestError: one of them is none, or the request is part of a sequence.

@@ -1,4 +1,4 @@
-"""Classification: an output's largest values with their names, instead of all of them."""
+"""Classification extension: an output's largest values with class names, instead of all values."""
 
 from __future__ import annotations
 

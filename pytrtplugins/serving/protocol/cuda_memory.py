@@ -1,4 +1,4 @@
-"""Memory of GPUs that clients share with the server, by CUDA's handles for other processes (CUDA IPC)."""
+"""GPU memory that clients share with the server through CUDA IPC handles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HANDLE_BYTES = 64
 
 @dataclass(frozen=True)
 class CudaRegion:
-    """Memory of a GPU.
+    """A registered region of GPU memory.
 
     Attributes:
         name: The client's.
@@ -37,26 +37,26 @@ class CudaRegion:
     byte_size: int
 
 
-def read_handle(given: object) -> str:
-    """A handle in base64, as a request says it.
+def read_handle(handle: object) -> str:
+    """Check a CUDA IPC handle in base64.
 
     Raises:
         RequestError: it is none.
     """
     try:
-        found = base64.b64decode(given.encode(), validate=True) if isinstance(given, str) else b""
+        data = base64.b64decode(handle.encode(), validate=True) if isinstance(handle, str) else b""
     except (binascii.Error, ValueError):
-        found = b""
-    if len(found) != HANDLE_BYTES:
+        data = b""
+    if len(data) != HANDLE_BYTES:
         raise RequestError(
             "failed to register shared memory region: invalid args: 'raw_handle' must have the "
-            f"{HANDLE_BYTES} bytes of a CUDA IPC handle in base64; the request has {shorten(given)}"
+            f"{HANDLE_BYTES} bytes of a CUDA IPC handle in base64; the request has {shorten(handle)}"
         )
-    return base64.b64encode(found).decode()
+    return base64.b64encode(data).decode()
 
 
 class CudaMemory:
-    """Copies into and out of such memory; each is opened when it is first used, and stays open until it is unregistered."""
+    """Copies from and to shared GPU memory; each region is opened at first use, and closed when it is unregistered."""
 
     def __init__(self) -> None:
         self._open: dict[CudaRegion, tuple[Any, int]] = {}  # context, address
@@ -67,16 +67,16 @@ class CudaMemory:
         Raises:
             RequestError: the handle is of no memory, or of less; or the server has no such GPU.
         """
-        with self._used(region):
+        with self._driver_and_address(region):
             pass
 
     def read(self, region: CudaRegion, offset: int, into: bytearray) -> None:
-        """Fill ``into``.
+        """Copy a region into the buffer ``into``.
 
         Raises:
             RequestError: as `check`.
         """
-        with self._used(region) as (on, address):
+        with self._driver_and_address(region) as (on, address):
             memory = (ctypes.c_char * len(into)).from_buffer(into)
             on.call("cuMemcpyDtoH", ctypes.addressof(memory), address + offset, len(into))
 
@@ -86,34 +86,34 @@ class CudaMemory:
         Raises:
             RequestError: as `check`.
         """
-        with self._used(region) as (on, address):
+        with self._driver_and_address(region) as (on, address):
             memory = ctypes.c_char_p(data)
             on.call("cuMemcpyHtoD", address + offset, ctypes.cast(memory, ctypes.c_void_p).value, len(data))
 
-    def close_others(self, known: Collection[CudaRegion]) -> None:
-        """Close what is not registered any more."""
-        for region in [region for region in self._open if region not in known]:
+    def close_others(self, registered: Collection[CudaRegion]) -> None:
+        """Close regions that are no longer registered."""
+        for region in [region for region in self._open if region not in registered]:
             context, address = self._open.pop(region)
-            with _errors(region), _current(driver(), context):
+            with _as_request_errors(region), _current(driver(), context):
                 driver().call("cuIpcCloseMemHandle", address)
 
     @contextmanager
-    def _used(self, region: CudaRegion) -> Iterator[tuple[Driver, int]]:
-        """The driver, with the GPU's context as the current one, and the address of the memory."""
-        with _errors(region):
+    def _driver_and_address(self, region: CudaRegion) -> Iterator[tuple[Driver, int]]:
+        """The driver, with the GPU's context made current, and the device address of the region."""
+        with _as_request_errors(region):
             on = driver()
             if region not in self._open:
                 on.call("cuInit", 0)
                 context = on.call("cuDevicePrimaryCtxRetain", on.call("cuDeviceGet", region.device_id))
                 with _current(on, context):
-                    self._open[region] = context, _opened(on, region)
+                    self._open[region] = context, _open_region(on, region)
             context, address = self._open[region]
             with _current(on, context):
                 yield on, address
 
 
-def _opened(on: Driver, region: CudaRegion) -> int:
-    """The address of memory, once it is as large as the client says.
+def _open_region(on: Driver, region: CudaRegion) -> int:
+    """The device address of a region, which must be as large as the client claims.
 
     Raises:
         RequestError: it is smaller.
@@ -144,8 +144,8 @@ def _current(on: Driver, context: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _errors(region: CudaRegion) -> Iterator[None]:
-    """Say what CUDA says to the client.
+def _as_request_errors(region: CudaRegion) -> Iterator[None]:
+    """Raise CUDA's errors as errors for the client.
 
     Raises:
         RequestError: CUDA fails, or is not there.

@@ -1,4 +1,4 @@
-"""Endpoints: the addresses of the server over HTTP, each with who may ask it, what answers, and what OpenAPI says of it."""
+"""Endpoints of the HTTP server: path, method, role, handler, and OpenAPI description."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["AppState", "Endpoint", "with_versions"]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One address of the server, for one method.
+    """One path of the server with one method.
 
     Attributes:
         path: As Starlette writes it: ``/v2/models/{model}/ready``.
@@ -48,7 +48,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class AppState:
-    """What the handlers of endpoints work with.
+    """Objects that the handlers of endpoints use.
 
     Attributes:
         backend: Loads models and computes requests.
@@ -68,6 +68,6 @@ class AppState:
 
 
 def with_versions(endpoint: Endpoint) -> tuple[Endpoint, Endpoint]:
-    """An endpoint of a model, and the same of one version of it, which the OpenAPI document leaves out."""
+    """A model's endpoint, and the same for one version, which the OpenAPI document omits."""
     path = endpoint.path.replace("{model}", "{model}/versions/{version}")
     return endpoint, replace(endpoint, path=path, summary="")

@@ -1,4 +1,4 @@
-"""Triton's extensions over REST that are not about one model: memory that clients share, trace and log settings."""
+"""Triton's extensions over REST that concern no single model: shared memory, trace and log settings."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def _region(request: Request) -> str:
 
 def _system_status(state: AppState, request: Request) -> Any:
     return [
-        {"name": each.name, "key": each.key, "offset": each.offset, "byte_size": each.byte_size}
-        for each in state.memory.regions(_region(request))
+        {"name": region.name, "key": region.key, "offset": region.offset, "byte_size": region.byte_size}
+        for region in state.memory.regions(_region(request))
     ]
 
 
 def _register_system(state: AppState, request: Request, body: bytes) -> Response:
-    said = read_json(body)
-    state.memory.register(_region(request), said.get("key"), said.get("offset", 0), said.get("byte_size"))
+    fields = read_json(body)
+    state.memory.register(_region(request), fields.get("key"), fields.get("offset", 0), fields.get("byte_size"))
     return empty_answer(200)
 
 
@@ -41,16 +41,16 @@ def _unregister_system(state: AppState, request: Request, body: bytes) -> Respon
 
 def _cuda_status(state: AppState, request: Request) -> Any:
     return [
-        {"name": each.name, "device_id": each.device_id, "byte_size": each.byte_size}
-        for each in state.memory.cuda_regions(_region(request))
+        {"name": region.name, "device_id": region.device_id, "byte_size": region.byte_size}
+        for region in state.memory.cuda_regions(_region(request))
     ]
 
 
 def _register_cuda(state: AppState, request: Request, body: bytes) -> Response:
-    said = read_json(body)
-    handle = said.get("raw_handle")
+    fields = read_json(body)
+    handle = fields.get("raw_handle")
     handle = handle.get("b64") if isinstance(handle, dict) else handle
-    state.memory.register_cuda(_region(request), handle, said.get("device_id"), said.get("byte_size"))
+    state.memory.register_cuda(_region(request), handle, fields.get("device_id"), fields.get("byte_size"))
     return empty_answer(200)
 
 

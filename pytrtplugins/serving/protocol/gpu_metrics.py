@@ -1,4 +1,4 @@
-"""How busy and how full the GPUs of this machine are, as NVIDIA's management library says."""
+"""Utilization and memory of this machine's GPUs, from NVML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Gpu", "gpus"]
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU now.
+    """The state of a GPU.
 
     Attributes:
         index: As nvidia-smi numbers it.
@@ -32,7 +32,7 @@ class Gpu:
 
 
 def gpus() -> list[Gpu]:
-    """The GPUs; none where there is no driver, and none of those that do not say."""
+    """The state of all GPUs that report it; empty if there is no driver."""
     library = _library()
     if library is None:
         return []
@@ -55,7 +55,7 @@ def _of(library: Any, index: int) -> list[Gpu]:
 
 @functools.cache
 def _library() -> Any:
-    """The library, ready; None where it or the driver is missing."""
+    """NVML, initialized; None if it or the driver is missing."""
     try:
         library = require("pynvml", extra="serve", package="nvidia-ml-py")
         library.nvmlInit()

@@ -80,7 +80,7 @@ def _handlers(backend: Backend, inference: Inference, memory: Memory, limits: Li
         return messages.ServerLiveResponse(live=True)
 
     async def server_ready(request: Any) -> Any:
-        return messages.ServerReadyResponse(ready=all(each.ready for each in backend.services.values()))
+        return messages.ServerReadyResponse(ready=all(entry.ready for entry in backend.services.values()))
 
     async def model_ready(request: Any) -> Any:
         try:
@@ -92,29 +92,29 @@ def _handlers(backend: Backend, inference: Inference, memory: Memory, limits: Li
         return parse(model_metadata(service(request.name, request.version)), messages.ModelMetadataResponse())
 
     async def config(request: Any) -> Any:
-        found = {"config": model_config(service(request.name, request.version))}
-        return parse(found, messages.ModelConfigResponse())
+        answer = {"config": model_config(service(request.name, request.version))}
+        return parse(answer, messages.ModelConfigResponse())
 
     async def statistics(request: Any) -> Any:
-        asked = backend.services.asked(request.name, request.version)
-        found = {"model_stats": [model_statistics(each) for each in asked]}
-        return parse(found, messages.ModelStatisticsResponse())
+        services = backend.services.select(request.name, request.version)
+        answer = {"model_stats": [model_statistics(entry) for entry in services]}
+        return parse(answer, messages.ModelStatisticsResponse())
 
     async def index(request: Any) -> Any:
         answer = messages.RepositoryIndexResponse()
-        for each in backend.services.every:
-            if each.ready or not request.ready:
-                answer.models.add(name=each.name, version=each.version, state=each.state, reason=each.reason)
+        for entry in backend.services.every:
+            if entry.ready or not request.ready:
+                answer.models.add(name=entry.name, version=entry.version, state=entry.state, reason=entry.reason)
         return answer
 
     async def load(request: Any) -> Any:
         if request.parameters:
             raise RequestError(LOADS_NO_FILES)
-        await backend.load(backend.services.find_to_load(_named(request)).name)
+        await backend.load(backend.services.find_to_load(_model_name(request)).name)
         return messages.RepositoryModelLoadResponse()
 
     async def unload(request: Any) -> Any:
-        await backend.unload(service(_named(request)).name)
+        await backend.unload(service(_model_name(request)).name)
         return messages.RepositoryModelUnloadResponse()
 
     (described,) = messages.DESCRIPTOR.services_by_name.values()
@@ -151,6 +151,6 @@ def _handlers(backend: Backend, inference: Inference, memory: Memory, limits: Li
     return grpc.method_handlers_generic_handler(described.full_name, handlers)
 
 
-def _named(request: Any) -> str:
-    """The model to load or unload, which KServe's messages have where NVIDIA's have the repository."""
+def _model_name(request: Any) -> str:
+    """The model to load or unload: KServe's messages have it in another field than NVIDIA's."""
     return request.model_name or request.repository_name or ""

@@ -1,4 +1,4 @@
-"""The codes of gRPC for those of HTTP."""
+"""Map HTTP status codes to gRPC's."""
 
 from __future__ import annotations
 

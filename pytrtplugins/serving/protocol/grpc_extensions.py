@@ -1,4 +1,4 @@
-"""Triton's extensions over gRPC that are not about one model: memory that clients share, trace and log settings."""
+"""Triton's extensions over gRPC that concern no single model: shared memory, trace and log settings."""
 
 from __future__ import annotations
 
@@ -14,20 +14,25 @@ from .settings import log_settings, trace_settings
 __all__ = ["extension_methods"]
 
 
-def extension_methods(memory: Memory, known: Callable[[str], object]) -> dict[str, Callable[[Any], Any]]:
-    """Methods by name: each takes a message, and gives the answer.
+def extension_methods(memory: Memory, check_model: Callable[[str], object]) -> dict[str, Callable[[Any], Any]]:
+    """Methods by name: each takes a message, and returns the answer.
 
     Args:
         memory: That clients share.
-        known: Raises an error where there is no such model.
+        check_model: Raises an error where there is no such model.
     """
     messages = require("tritonclient.grpc.service_pb2", extra="grpc", package="tritonclient")
 
     async def system_status(request: Any) -> Any:
         answer = messages.SystemSharedMemoryStatusResponse()
-        for each in memory.regions(request.name):
-            told = answer.regions[each.name]
-            told.name, told.key, told.offset, told.byte_size = each.name, each.key, each.offset, each.byte_size
+        for region in memory.regions(request.name):
+            entry = answer.regions[region.name]
+            entry.name, entry.key, entry.offset, entry.byte_size = (
+                region.name,
+                region.key,
+                region.offset,
+                region.byte_size,
+            )
         return answer
 
     async def system_register(request: Any) -> Any:
@@ -40,9 +45,9 @@ def extension_methods(memory: Memory, known: Callable[[str], object]) -> dict[st
 
     async def cuda_status(request: Any) -> Any:
         answer = messages.CudaSharedMemoryStatusResponse()
-        for each in memory.cuda_regions(request.name):
-            told = answer.regions[each.name]
-            told.name, told.device_id, told.byte_size = each.name, each.device_id, each.byte_size
+        for region in memory.cuda_regions(request.name):
+            entry = answer.regions[region.name]
+            entry.name, entry.device_id, entry.byte_size = region.name, region.device_id, region.byte_size
         return answer
 
     async def cuda_register(request: Any) -> Any:
@@ -56,22 +61,22 @@ def extension_methods(memory: Memory, known: Callable[[str], object]) -> dict[st
 
     async def trace(request: Any) -> Any:
         if request.model_name:
-            known(request.model_name)
-        wanted = {name: _one_or_more(given.value) for name, given in request.settings.items()}
+            check_model(request.model_name)
+        changes = {name: _one_or_more(setting.value) for name, setting in request.settings.items()}
         answer = messages.TraceSettingResponse()
-        for name, value in trace_settings(wanted).items():
+        for name, value in trace_settings(changes).items():
             answer.settings[name].value.extend(value if isinstance(value, list) else [value])
         return answer
 
     async def log(request: Any) -> Any:
-        wanted = {}
-        for name, given in request.settings.items():
-            kind = given.WhichOneof("parameter_choice")
+        changes = {}
+        for name, setting in request.settings.items():
+            kind = setting.WhichOneof("parameter_choice")
             if kind is None:
                 raise RequestError(f"log settings: {name[:80]!r} has no value")
-            wanted[name] = getattr(given, kind)
+            changes[name] = getattr(setting, kind)
         answer = messages.LogSettingsResponse()
-        for name, value in log_settings(wanted).items():
+        for name, value in log_settings(changes).items():
             kind = {bool: "bool_param", int: "uint32_param", str: "string_param"}[type(value)]
             setattr(answer.settings[name], kind, value)
         return answer
@@ -89,6 +94,6 @@ def extension_methods(memory: Memory, known: Callable[[str], object]) -> dict[st
 
 
 def _one_or_more(values: Any) -> str | list[str] | None:
-    """A setting as JSON would say it; none means its default."""
-    found = list(values)
-    return found[0] if len(found) == 1 else found or None
+    """A setting in JSON's form; an empty one means its default."""
+    items = list(values)
+    return items[0] if len(items) == 1 else items or None

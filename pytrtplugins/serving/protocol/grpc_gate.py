@@ -1,4 +1,4 @@
-"""The gate before a server of gRPC's."""
+"""The gate of a gRPC server: checks keys and records requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def gate_interceptor(gate: Gate) -> Any:
     base = require("grpc.aio", extra="grpc", package="grpcio").ServerInterceptor
 
     class Interceptor(base):  # type: ignore[misc, valid-type]
-        """Lets requests through the gate."""
+        """Passes each request through the gate."""
 
         async def intercept_service(self, continuation: Any, details: Any) -> Any:
             handler = await continuation(details)
@@ -43,7 +43,7 @@ def gate_interceptor(gate: Gate) -> Any:
 
 def _unary(gate: Gate, method: str, behavior: Any) -> Any:
     async def called(request: Any, context: Any) -> Any:
-        exchange = _begun(method, context)
+        exchange = _make_exchange(method, context)
         exchange.received = _size(request)
         try:
             await _enter(gate, exchange, context)
@@ -58,7 +58,7 @@ def _unary(gate: Gate, method: str, behavior: Any) -> Any:
 
 def _stream(gate: Gate, method: str, behavior: Any) -> Any:
     async def called(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        exchange = _begun(method, context)
+        exchange = _make_exchange(method, context)
 
         async def counted() -> AsyncIterator[Any]:
             async for request in requests:
@@ -79,7 +79,7 @@ def _stream(gate: Gate, method: str, behavior: Any) -> Any:
     return called
 
 
-def _begun(method: str, context: Any) -> Exchange:
+def _make_exchange(method: str, context: Any) -> Exchange:
     headers = {name: value for name, value in context.invocation_metadata() if isinstance(value, str)}
     exchange = Exchange("grpc", method.rpartition("/")[2], method, headers, _address(context.peer()))
     exchange.status = "UNKNOWN"

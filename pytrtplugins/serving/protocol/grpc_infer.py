@@ -1,4 +1,4 @@
-"""Inference over gRPC: one request, or a stream of them."""
+"""Inference over gRPC: single requests and streams."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..batching.queue import QueuedRequest
 from ..model.model import Arrays
 from ..model.registered import Source
 from ..model.tensors import TensorSpec, datatype_of, to_bytes
-from .call import InferenceRequest, RequestInput, keep
+from .call import InferenceRequest, RequestInput, cache_head
 from .grpc_codes import status_code
 from .grpc_wire import Parts, answer_message, take_apart, within_stream
 from .infer import DIGEST, Codec
@@ -41,7 +41,7 @@ _STREAMED = 64  # requests of one stream that are computed at a time
 
 
 class Inference:
-    """Answers requests to infer.
+    """Answers inference requests over gRPC.
 
     Args:
         services: What is served.
@@ -93,7 +93,7 @@ class Inference:
                     left.cancel()
 
     async def _streamed(self, message: bytes) -> bytes:
-        """An answer within a stream, where an error is a message that ends nothing."""
+        """An answer in a stream, where an error is a message and does not end the stream."""
         parts, request = take_apart(message), None
         try:
             request = self._request(parts.head)
@@ -106,35 +106,35 @@ class Inference:
         answer.MergeFromString(self._final)
         if request is not None:
             answer.model_name, answer.id = request.model_name, parts.id or request.id
-        told = self._messages.ModelStreamInferResponse(error_message=text, infer_response=answer)
-        made: bytes = told.SerializeToString()
-        return made
+        message_out = self._messages.ModelStreamInferResponse(error_message=text, infer_response=answer)
+        data: bytes = message_out.SerializeToString()
+        return data
 
     async def _answer(self, parts: Parts, request: Any, left_s: float | None) -> bytes:
         model = self._services.pick(request.model_name, request.model_version)
         codec = self._codec(model)
         call, arrays = read_message(codec, request, parts)
-        waits = [each for each in (call.timeout_s, left_s) if each is not None]
+        waits = [limit for limit in (call.timeout_s, left_s) if limit is not None]
         with codec.memory.using(call.regions):
             item = await model.infer(arrays, call.priority, min(waits, default=None))
-            return self._written(codec, call, item, parts.id or request.id)
+            return self._write_answer(codec, call, item, parts.id or request.id)
 
     def _request(self, head: bytes) -> Any:
-        """The message that these bytes are.
+        """Parse a request's message.
 
         Raises:
             RequestError: they are none.
         """
-        found = self._requests.get(head)
-        if found is None:
+        parsed = self._requests.get(head)
+        if parsed is None:
             try:
-                found = self._messages.ModelInferRequest.FromString(head)
+                parsed = self._messages.ModelInferRequest.FromString(head)
             except self._decode_error as error:
                 raise RequestError(f"the message is not a ModelInferRequest: {str(error)[:200]}") from None
-            keep(self._requests, head, found)
-        return found
+            cache_head(self._requests, head, parsed)
+        return parsed
 
-    def _written(self, codec: Codec, call: InferenceRequest, item: QueuedRequest, identifier: str) -> bytes:
+    def _write_answer(self, codec: Codec, call: InferenceRequest, item: QueuedRequest, identifier: str) -> bytes:
         arrays = codec.chosen(call, item.outputs)
         head = codec.head(call, arrays, item.source, partial(self._head, codec))
         raw = (b"" if name in call.places else to_bytes(array) for name, array in arrays.items())
@@ -146,12 +146,12 @@ class Inference:
             answer.parameters[DIGEST].string_param = source.digest
         for name, array in arrays.items():
             answer.outputs.add(name=name, datatype=datatype_of(array), shape=array.shape)
-        made: bytes = answer.SerializeToString()
-        return made
+        data: bytes = answer.SerializeToString()
+        return data
 
 
 def read_message(codec: Codec, request: Any, parts: Parts) -> tuple[InferenceRequest, Arrays]:
-    """A request's call and inputs.
+    """Read a request's head and inputs.
 
     Args:
         codec: Of the model.
@@ -164,16 +164,19 @@ def read_message(codec: Codec, request: Any, parts: Parts) -> tuple[InferenceReq
     call = codec.messages.get(parts.head)
     if call is None or len(parts.raw) != len(call.inputs):
         return _read_whole(codec, request, parts)
-    given = zip(call.inputs, parts.raw, strict=True)
-    return call, {each.spec.name: each.spec.from_bytes(data, each.shape, codec.name) for each, data in given}
+    pairs = zip(call.inputs, parts.raw, strict=True)
+    return call, {
+        request_input.spec.name: request_input.spec.from_bytes(data, request_input.shape, codec.name)
+        for request_input, data in pairs
+    }
 
 
 def _read_whole(codec: Codec, request: Any, parts: Parts) -> tuple[InferenceRequest, Arrays]:
     arrays: Arrays = {}
     specs: dict[str, TensorSpec] = {}
     inputs: list[RequestInput] = []
-    raw = parts.raw or [memoryview(each) for each in request.raw_input_contents]
-    places = [read_place(_parameters(each.parameters), f"input {each.name[:80]!r}") for each in request.inputs]
+    raw = parts.raw or [memoryview(item) for item in request.raw_input_contents]
+    places = [read_place(_parameters(item.parameters), f"input {item.name[:80]!r}") for item in request.inputs]
     expected = places.count(None)
     if raw and len(raw) != expected:
         raise RequestError(
@@ -181,13 +184,13 @@ def _read_whole(codec: Codec, request: Any, parts: Parts) -> tuple[InferenceRequ
             "memory"
         )
     rest = iter(raw)
-    for given, place in zip(request.inputs, places, strict=True):
-        spec = codec.input_spec(given.name, given.datatype, specs)
-        shape = spec.check(given.datatype, list(given.shape), codec.name)
+    for tensor, place in zip(request.inputs, places, strict=True):
+        spec = codec.input_spec(tensor.name, tensor.datatype, specs)
+        shape = spec.check(tensor.datatype, list(tensor.shape), codec.name)
         inputs.append(RequestInput(spec, shape, place=place))
-        if given.HasField("contents") and (raw or place is not None):
+        if tensor.HasField("contents") and (raw or place is not None):
             raise RequestError(
-                f"contents field must not be specified when using raw_input_contents for {given.name!r} "
+                f"contents field must not be specified when using raw_input_contents for {tensor.name!r} "
                 f"for model {codec.name!r}, and not with shared memory"
             )
         if place is not None:
@@ -195,36 +198,38 @@ def _read_whole(codec: Codec, request: Any, parts: Parts) -> tuple[InferenceRequ
         elif raw:
             arrays[spec.name] = spec.from_bytes(next(rest), shape, codec.name)
         else:
-            arrays[spec.name] = _explicit(given, spec, shape, codec.name)
-    codec.check_whole(specs)
-    wanted = [{"name": each.name, "parameters": _parameters(each.parameters)} for each in request.outputs]
-    call = codec.call(tuple(inputs), request.id, wanted, _parameters(request.parameters))
+            arrays[spec.name] = _explicit(tensor, spec, shape, codec.name)
+    codec.check_complete(specs)
+    output_entries = [{"name": item.name, "parameters": _parameters(item.parameters)} for item in request.outputs]
+    call = codec.call(tuple(inputs), request.id, output_entries, _parameters(request.parameters))
     if parts.raw and expected == len(inputs):
-        keep(codec.messages, parts.head, call)
+        cache_head(codec.messages, parts.head, call)
     return call, arrays
 
 
-def _explicit(given: Any, spec: TensorSpec, shape: tuple[int, ...], model: str) -> npt.NDArray[Any]:
+def _explicit(tensor: Any, spec: TensorSpec, shape: tuple[int, ...], model: str) -> npt.NDArray[Any]:
     """The values that an input has in its message, one by one.
 
     Raises:
         RequestError: there are none, or of another type.
     """
     where = f"input tensor {spec.name!r} for model {model!r}"
-    if not given.HasField("contents"):
+    if not tensor.HasField("contents"):
         raise RequestError(f"unable to find data for {where} in request.")
     expected = "bytes_contents" if spec.datatype == "BYTES" else _CONTENTS.get(spec.datatype, "")
-    others = [each.name for each, _ in given.contents.ListFields() if each.name != expected]
+    others = [other_field.name for other_field, _ in tensor.contents.ListFields() if other_field.name != expected]
     if others or not expected:
         raise RequestError(
             f"unexpected explicit tensor data for {where}: {spec.datatype} goes into {expected or 'raw_input_contents'}"
             + f", the request has {', '.join(others)}" * bool(others)
         )
-    values = getattr(given.contents, expected)
+    values = getattr(tensor.contents, expected)
     if spec.datatype == "BYTES":
         return spec.from_items(list(values), shape)
     return spec.from_list(np.asarray(values).tolist() if len(values) else [], shape)
 
 
-def _parameters(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: getattr(value, value.WhichOneof("parameter_choice") or "bool_param") for name, value in given.items()}
+def _parameters(messages: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: getattr(value, value.WhichOneof("parameter_choice") or "bool_param") for name, value in messages.items()
+    }

@@ -16,7 +16,7 @@ _MOST_FIELDS = 256  # that are looked at here: each takes longer than in protobu
 
 
 class Parts(NamedTuple):
-    """A request to infer.
+    """The parts of an inference request's bytes.
 
     Attributes:
         head: The fields that are not below.
@@ -57,8 +57,8 @@ def take_apart(message: bytes) -> Parts:
 def answer_message(head: bytes, identifier: str, raw: Iterable[bytes]) -> bytes:
     """An answer: a head, the id of its request, and ``raw_output_contents``."""
     parts = [head, *_field(bytes([_ID]), identifier.encode())] if identifier else [head]
-    for each in raw:
-        parts += _field(_RAW_OUTPUT, each)
+    for tensor in raw:
+        parts += _field(_RAW_OUTPUT, tensor)
     return b"".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Inference requests and answers of the Open Inference Protocol, in JSON and with tensors as bytes behind it."""
+"""Encode and decode inference requests of the Open Inference Protocol: JSON, and tensors as bytes after it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..model.model import Arrays
 from ..model.registered import Source
 from ..model.signature import Signature
 from ..model.tensors import TOO_DEEP, TensorSpec, datatype_of, to_bytes, unable_to_parse
-from .call import InferenceRequest, RequestInput, keep, read_object, read_outputs, read_parameters
+from .call import InferenceRequest, RequestInput, cache_head, read_object, read_outputs, read_parameters
 from .classes import classify
 from .memory import Memory, read_place
 
@@ -60,7 +60,7 @@ class Codec:
         )
 
     def read(self, body: bytes, head_length: str | None) -> tuple[InferenceRequest, Arrays]:
-        """Read a request.
+        """Parse a request.
 
         Args:
             body: JSON, and behind it the bytes of tensors.
@@ -73,30 +73,30 @@ class Codec:
             RequestError: it is no such request, or does not fit the model.
         """
         if head_length is None:
-            return self._with_arrays(self._parsed(body), body, len(body))
-        at = int(head_length) if len(head_length) <= 12 and head_length.isascii() and head_length.isdigit() else -1
-        if not 0 <= at <= len(body):
+            return self._with_arrays(self._parse_request(body), body, len(body))
+        offset = int(head_length) if len(head_length) <= 12 and head_length.isascii() and head_length.isdigit() else -1
+        if not 0 <= offset <= len(body):
             raise RequestError(
                 f"inference header size should be in range (0, {len(body)}), got: {head_length[:20]}: Inference-Header-Content-Length must "
                 "be the number of bytes of the JSON, which the body begins with"
             )
-        if at == 0:
+        if offset == 0:
             return self._raw_call, self._raw(body)
-        head = body[:at]
+        head = body[:offset]
         call = self._calls.get(head)
         if call is None:
-            call = self._parsed(head)
-            if not call.id and all(each.size is not None for each in call.inputs):
-                keep(self._calls, head, call)
-        return self._with_arrays(call, body, at)
+            call = self._parse_request(head)
+            if not call.id and all(request_input.size is not None for request_input in call.inputs):
+                cache_head(self._calls, head, call)
+        return self._with_arrays(call, body, offset)
 
-    def input_spec(self, name: object, datatype: object, found: dict[str, TensorSpec]) -> TensorSpec:
-        """What an input of a request has to be.
+    def input_spec(self, name: object, datatype: object, specs: dict[str, TensorSpec]) -> TensorSpec:
+        """The spec of an input by name, whose datatype must match.
 
         Args:
             name: As the request says it.
             datatype: As the request says it.
-            found: Inputs of the request before it, by name; it is added.
+            specs: Inputs of the request before it, by name; it is added.
 
         Raises:
             RequestError: the model has no such input, or it was there already.
@@ -107,47 +107,47 @@ class Codec:
         else:
             spec = self._inputs.get(name) if isinstance(name, str) else None
         if spec is None:
-            known = ", ".join(self._inputs) or "no inputs"
-            raise RequestError(f"unexpected inference input {shorten(name)} for model {self.name!r}, which has {known}")
-        if spec.name in found:
+            names = ", ".join(self._inputs) or "no inputs"
+            raise RequestError(f"unexpected inference input {shorten(name)} for model {self.name!r}, which has {names}")
+        if spec.name in specs:
             raise RequestError(f"input {spec.name!r} already exists in request")
-        found[spec.name] = spec
+        specs[spec.name] = spec
         return spec
 
-    def check_whole(self, found: Mapping[str, TensorSpec]) -> None:
+    def check_complete(self, specs: Mapping[str, TensorSpec]) -> None:
         """Require all inputs of the model, or files alone.
 
         Raises:
             RequestError: one is missing.
         """
         file = self.signature.file
-        if file is not None and found.get(file.name) == file:
-            if len(found) > 1:
+        if file is not None and specs.get(file.name) == file:
+            if len(specs) > 1:
                 raise RequestError(
                     f"input {file.name!r} has files, which stand for all inputs of model {self.name!r}: leave out the others"
                 )
             return
-        missing = [name for name in self._inputs if name not in found]
+        missing = [name for name in self._inputs if name not in specs]
         if missing:
             raise RequestError(
-                f"expected {len(self._inputs)} inputs but got {len(found)} inputs for model {self.name!r}. "
-                f"Got input(s) {_names(found)}, but missing required input(s) {_names(missing)}. "
+                f"expected {len(self._inputs)} inputs but got {len(specs)} inputs for model {self.name!r}. "
+                f"Got input(s) {_names(specs)}, but missing required input(s) {_names(missing)}. "
                 "Please provide all required input(s)."
             )
 
     def call(
         self, inputs: tuple[RequestInput, ...], identifier: str, outputs: object, parameters: dict[str, Any]
     ) -> InferenceRequest:
-        """A request of these parts.
+        """Build a request from its parts.
 
         Raises:
             RequestError: an output or a parameter is wrong.
         """
         priority, timeout_s = read_parameters(parameters)
-        wanted, places = read_outputs(outputs, parameters, self._outputs, self.name)
+        output_parameters, places = read_outputs(outputs, parameters, self._outputs, self.name)
         for place in places.values():
             self.memory.check(place)
-        return InferenceRequest(inputs, identifier, wanted, places, priority, timeout_s)
+        return InferenceRequest(inputs, identifier, output_parameters, places, priority, timeout_s)
 
     def write(self, call: InferenceRequest, outputs: Arrays, source: Source | None = None) -> tuple[bytes, int | None]:
         """The body of an answer, and the bytes of its JSON where tensors follow it.
@@ -171,7 +171,7 @@ class Codec:
     def head(
         self, call: InferenceRequest, arrays: Arrays, source: Source | None, write: WriteHead | None = None
     ) -> bytes:
-        """What stands in an answer before these tensors; it mostly stood in one before.
+        """The head of an answer before its tensors; usually cached.
 
         Args:
             call: Of the request.
@@ -182,37 +182,37 @@ class Codec:
         key: tuple[Any, ...] = tuple([(array.shape, array.dtype) for array in arrays.values()])
         if source is not None:
             key = (source.version, source.digest, *key)
-        kept = call.heads.get(key)
-        if kept is None:
-            kept = (write or self._write_head)(call, arrays, source)
+        cached_head = call.heads.get(key)
+        if cached_head is None:
+            cached_head = (write or self._write_head)(call, arrays, source)
             if len(call.heads) >= _KEPT:
                 call.heads.clear()
-            call.heads[key] = kept
-        return kept
+            call.heads[key] = cached_head
+        return cached_head
 
     def about(self, source: Source | None) -> dict[str, str]:
         """Name and version of the model in an answer."""
         return {"model_name": self.name, "model_version": self._version if source is None else source.version}
 
     def chosen(self, call: InferenceRequest, outputs: Arrays) -> Arrays:
-        """The outputs that a request wants, in its order, classified where it says so; those that go into shared memory are there then.
+        """The requested outputs in order, classified if requested; those for shared memory are written there.
 
         Raises:
             RequestError: the model gave no such output (500), or it cannot be classified or put into shared memory (400).
         """
         arrays: Arrays = {}
         for name, parameters in call.outputs.items():
-            found = outputs.get(name)
-            if found is None:
+            array = outputs.get(name)
+            if array is None:
                 raise RequestError(f"the model gave no output {name!r}", status=500)
             count = parameters.get("classification")
-            arrays[name] = classify(name, found, count, self.signature) if count else found
+            arrays[name] = classify(name, array, count, self.signature) if count else array
             if name in call.places:
-                self.memory.write(call.places[name], to_bytes(found), name)
+                self.memory.write(call.places[name], to_bytes(array), name)
         return arrays
 
     def _write_head(self, call: InferenceRequest, arrays: Arrays, source: Source | None) -> bytes:
-        said: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         for name, array in arrays.items():
             entry: dict[str, Any] = {"name": name, "datatype": datatype_of(array), "shape": list(array.shape)}
             if call.outputs[name].get("binary_data"):
@@ -220,38 +220,38 @@ class Codec:
                 entry["parameters"] = {"binary_data_size": size}
             elif name not in call.places:
                 entry["data"] = _elements(name, array)
-            said.append(entry)
+            entries.append(entry)
         about: dict[str, Any] = {"id": call.id} if call.id else {}
         about |= self.about(source)
         if source is not None:
             about["parameters"] = {DIGEST: source.digest}
-        answer = {**about, "outputs": said}
+        answer = {**about, "outputs": entries}
         return _ENCODE(answer).encode()
 
-    def _with_arrays(self, call: InferenceRequest, body: bytes, at: int) -> tuple[InferenceRequest, Arrays]:
+    def _with_arrays(self, call: InferenceRequest, body: bytes, offset: int) -> tuple[InferenceRequest, Arrays]:
         arrays: Arrays = {}
         view = memoryview(body)
-        for each in call.inputs:
-            if each.place is not None:
-                arrays[each.spec.name] = each.spec.from_bytes(self.memory.read(each.place), each.shape, self.name)
-            elif each.size is None:
-                arrays[each.spec.name] = each.spec.from_list(each.data, each.shape)
+        for item in call.inputs:
+            if item.place is not None:
+                arrays[item.spec.name] = item.spec.from_bytes(self.memory.read(item.place), item.shape, self.name)
+            elif item.size is None:
+                arrays[item.spec.name] = item.spec.from_list(item.data, item.shape)
             else:
-                missing = at + each.size - len(body)
+                missing = offset + item.size - len(body)
                 if missing > 0:
                     raise RequestError(
-                        f"unexpected size for input {each.spec.name!r}, expecting {missing} additional bytes for model {self.name!r}"
+                        f"unexpected size for input {item.spec.name!r}, expecting {missing} additional bytes for model {self.name!r}"
                     )
-                arrays[each.spec.name] = each.spec.from_bytes(view[at : at + each.size], each.shape, self.name)
-                at += each.size
-        if at != len(body):
+                arrays[item.spec.name] = item.spec.from_bytes(view[offset : offset + item.size], item.shape, self.name)
+                offset += item.size
+        if offset != len(body):
             raise RequestError(
-                f"unexpected additional input data for model {self.name!r}: {len(body) - at:,} bytes belong to no input"
+                f"unexpected additional input data for model {self.name!r}: {len(body) - offset:,} bytes belong to no input"
             )
         return call, arrays
 
     def _raw(self, body: bytes) -> Arrays:
-        """A body that is the one tensor, without JSON: its free first dim, the batch, follows from its length; or one string or file."""
+        """A body without JSON, for a model with one input: one tensor, whose batch follows from its length; or one string or file."""
         alone = self._alone
         if alone is not None:
             try:
@@ -288,30 +288,30 @@ class Codec:
             dims[dims.index(-1)] = max(1, size) if self.signature.joined and dims[0] == -1 else size
         return {spec.name: spec.from_bytes(memoryview(body), tuple(dims), self.name)}
 
-    def _parsed(self, text: bytes) -> InferenceRequest:
+    def _parse_request(self, text: bytes) -> InferenceRequest:
         try:
-            said = json.loads(text)
+            request = json.loads(text)
         except RecursionError:
             raise RequestError(TOO_DEEP) from None
         except ValueError as error:
             raise RequestError(f"failed to parse the request JSON buffer: {str(error)[:200]}") from None
-        given = read_object("the request", said).get("inputs")
-        if not isinstance(given, list):
-            raise unable_to_parse("inputs", "non-array as array", given, "the inputs must be a list")
+        entries = read_object("the request", request).get("inputs")
+        if not isinstance(entries, list):
+            raise unable_to_parse("inputs", "non-array as array", entries, "the inputs must be a list")
         inputs: list[RequestInput] = []
         specs: dict[str, TensorSpec] = {}
-        for each in given:
-            each = each if isinstance(each, dict) else {}
-            name: Any = each.get("name")
-            datatype: Any = each.get("datatype")
+        for entry in entries:
+            entry = entry if isinstance(entry, dict) else {}
+            name: Any = entry.get("name")
+            datatype: Any = entry.get("datatype")
             for member, value in (("name", name), ("datatype", datatype)):
                 if not isinstance(value, str):
                     raise unable_to_parse(
                         member, "non-string as string", value, f"the {member} of an input must be text"
                     )
             spec = self.input_spec(name, datatype, specs)
-            shape = spec.check(datatype, each.get("shape"), self.name)
-            parameters = read_object("parameters", each.get("parameters") or {})
+            shape = spec.check(datatype, entry.get("shape"), self.name)
+            parameters = read_object("parameters", entry.get("parameters") or {})
             size = parameters.get("binary_data_size")
             if size is not None and (type(size) is not int or size < 0):
                 kind = "non-unsigned-integer as unsigned-integer"
@@ -320,15 +320,15 @@ class Codec:
                 )
             place = read_place(parameters, f"input {name!r}")
             _check_one_source(
-                name, data="data" in each, binary_data_size=size is not None, shared_memory_region=place is not None
+                name, data="data" in entry, binary_data_size=size is not None, shared_memory_region=place is not None
             )
-            inputs.append(RequestInput(spec, shape, each.get("data"), size, place))
-        self.check_whole(specs)
-        identifier = said.get("id", "")
+            inputs.append(RequestInput(spec, shape, entry.get("data"), size, place))
+        self.check_complete(specs)
+        identifier = request.get("id", "")
         if not isinstance(identifier, str) or not _is_unicode(identifier):
             raise unable_to_parse("id", "non-string as string", identifier, "the id must be text")
-        parameters = read_object("parameters", said.get("parameters") or {})
-        return self.call(tuple(inputs), identifier, said.get("outputs"), parameters)
+        parameters = read_object("parameters", request.get("parameters") or {})
+        return self.call(tuple(inputs), identifier, request.get("outputs"), parameters)
 
 
 def _elements(name: str, array: npt.NDArray[Any]) -> list[Any]:
@@ -343,12 +343,12 @@ def _elements(name: str, array: npt.NDArray[Any]) -> list[Any]:
             return [text.decode() for text in flat.tolist()]
         except UnicodeDecodeError:
             raise RequestError(f"output {name!r} is not text: ask for it with binary_data") from None
-    found: list[Any] = flat.astype(np.float32).tolist() if datatype_of(array) in ("FP16", "BF16") else flat.tolist()
-    return found
+    elements: list[Any] = flat.astype(np.float32).tolist() if datatype_of(array) in ("FP16", "BF16") else flat.tolist()
+    return elements
 
 
 def _check_one_source(name: object, **sources: bool) -> None:
-    """Require that an input has its data in one place.
+    """Require that an input's data has a single source.
 
     Raises:
         RequestError: it has them in none, or in several.

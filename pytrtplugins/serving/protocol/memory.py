@@ -1,4 +1,4 @@
-"""Memory that clients share with the server, for inputs and outputs: regions of objects in /dev/shm, and of GPUs.
+"""Shared memory regions that clients register for inputs and outputs: in /dev/shm, and on GPUs.
 
 A client names an object, and may cut, replace or remove it at any time. So nothing is mapped: each use opens the object, looks at it
 again, and copies (``pread``, ``pwrite``).
@@ -34,12 +34,12 @@ _MOST_GPUS = 1024
 
 
 class TakenNameError(RequestError):
-    """A region of this name is registered already."""
+    """A region of this name is already registered."""
 
 
 @dataclass(frozen=True)
 class SharedMemoryRef:
-    """Where a tensor is.
+    """Region, offset and size of a tensor.
 
     Attributes:
         region: The name that the client registered.
@@ -54,7 +54,7 @@ class SharedMemoryRef:
 
 @dataclass(frozen=True)
 class Region:
-    """A part of an object in shared memory.
+    """A registered part of an object in shared memory.
 
     Attributes:
         name: The client's.
@@ -72,7 +72,7 @@ class Region:
 
 
 def read_place(parameters: Mapping[str, Any], what: str) -> SharedMemoryRef | None:
-    """Where the parameters of an input or output say that it is; None: it is part of the request, or of the answer.
+    """The shared memory that an input's or output's parameters name; None if the data is in the request or answer.
 
     Raises:
         RequestError: they say it wrongly.
@@ -91,7 +91,7 @@ def read_place(parameters: Mapping[str, Any], what: str) -> SharedMemoryRef | No
 
 
 class Memory:
-    """The regions that clients have registered.
+    """The registered regions.
 
     Args:
         limits: Of requests.
@@ -135,7 +135,7 @@ class Memory:
         self._add("system", Region(name, key, first, size, status.st_ino))
 
     def register_cuda(self, name: object, handle: object, device_id: object, byte_size: object) -> None:
-        """Register memory of a GPU; ``handle`` is CUDA's, in base64.
+        """Register GPU memory; ``handle`` is a CUDA IPC handle in base64.
 
         Raises:
             RequestError: there is no such memory, or no such GPU; or the name is taken.
@@ -193,7 +193,7 @@ class Memory:
 
     @contextmanager
     def using(self, names: Collection[str]) -> Iterator[None]:
-        """Keep regions registered while a request uses them."""
+        """Prevent regions from being unregistered while a request uses them."""
         if not names or self._board is None:
             yield
             return
@@ -226,7 +226,7 @@ class Memory:
         Raises:
             RequestError: there is none of that name.
         """
-        return [_made(Region, each) for each in self._known("system", name)]
+        return [_region_of_entry(Region, entry) for entry in self._known("system", name)]
 
     def cuda_regions(self, name: str = "") -> list[CudaRegion]:
         """A region of GPU memory, or all without a name.
@@ -238,19 +238,19 @@ class Memory:
         return self._cuda_regions(name)
 
     def _cuda_regions(self, name: str = "") -> list[CudaRegion]:
-        known = {} if self._board is None else self._board.read().get("cuda", {})
-        return [_made(CudaRegion, each) for key, each in known.items() if not name or key == name]
+        entries = {} if self._board is None else self._board.read().get("cuda", {})
+        return [_region_of_entry(CudaRegion, entry) for key, entry in entries.items() if not name or key == name]
 
     def _known(self, kind: str, name: str) -> list[dict[str, Any]]:
         if self._board is not None:
             self._forget()  # a process that used some may have died
-        known = {} if self._board is None else self._board.read().get(kind, {})
-        if name and name not in known:
+        entries = {} if self._board is None else self._board.read().get(kind, {})
+        if name and name not in entries:
             raise RequestError(f"Unable to find {kind} shared memory region: {shorten(name)}", status=404)
-        return [each for key, each in known.items() if not name or key == name]
+        return [entry for key, entry in entries.items() if not name or key == name]
 
     def read(self, place: SharedMemoryRef) -> memoryview:
-        """A copy of what is there.
+        """A copy of a tensor's bytes.
 
         Raises:
             RequestError: it lies outside of its region, or the object was changed.
@@ -266,10 +266,10 @@ class Memory:
         if isinstance(region, CudaRegion):
             self._cuda.read(region, place.offset, data)
             return memoryview(data)
-        with _opened(region) as descriptor:
-            found = os.preadv(descriptor, [data], region.offset + place.offset)
-        if found != place.size:
-            raise _changed(region)
+        with _open_object(region) as descriptor:
+            byte_count = os.preadv(descriptor, [data], region.offset + place.offset)
+        if byte_count != place.size:
+            raise _changed_error(region)
         return memoryview(data)
 
     def write(self, place: SharedMemoryRef, data: bytes, name: str) -> None:
@@ -287,13 +287,13 @@ class Memory:
         if isinstance(region, CudaRegion):
             self._cuda.write(region, place.offset, data)
             return
-        with _opened(region) as descriptor:
+        with _open_object(region) as descriptor:
             try:
                 written = os.pwrite(descriptor, data, region.offset + place.offset)
             except OSError as error:
                 raise RequestError(f"shared memory region {shorten(place.region)}: {error.strerror}") from None
         if written != len(data):
-            raise _changed(region)
+            raise _changed_error(region)
 
     def check(self, place: SharedMemoryRef) -> None:
         """See whether a tensor may be written there, before it is computed.
@@ -305,7 +305,7 @@ class Memory:
         if isinstance(region, CudaRegion):
             self._cuda.check(region)
             return
-        with _opened(region):
+        with _open_object(region):
             pass
 
     def _open_to_clients(self) -> SharedSettings:
@@ -320,7 +320,7 @@ class Memory:
             self._cuda.close_others(self._cuda_regions())  # another process may have unregistered some
             (region,) = self._cuda_regions(place.region)
         elif place.region in document.get("system", {}):
-            region = _made(Region, document["system"][place.region])
+            region = _region_of_entry(Region, document["system"][place.region])
         else:
             raise RequestError(f"Unable to find shared memory region: {shorten(place.region)}", status=404)
         about = f"region: {place.region!r} has {region.byte_size:,} bytes, the request has {place.size:,} at {place.offset:,}"
@@ -336,28 +336,28 @@ class Memory:
         return region
 
 
-def _made(kind: type[_Kind], entry: Mapping[str, Any]) -> _Kind:
-    """The region of an entry on the board, which says more: whether it is to be forgotten."""
+def _region_of_entry(kind: type[_Kind], entry: Mapping[str, Any]) -> _Kind:
+    """The region of an entry in the shared settings, without the entry's other keys."""
     return kind(**{name: value for name, value in entry.items() if name != _LEAVES})
 
 
 @contextmanager
-def _opened(region: Region) -> Iterator[int]:
-    """The object of a region, if it still is as it was when it was registered.
+def _open_object(region: Region) -> Iterator[int]:
+    """Open the object of a region, which must be unchanged since it was registered.
 
     Raises:
         RequestError: it is gone, another, or smaller.
     """
     with _object(region.key) as descriptor:
-        found = os.fstat(descriptor)
-        if found.st_ino != region.inode or found.st_size < region.offset + region.byte_size:
-            raise _changed(region)
+        status = os.fstat(descriptor)
+        if status.st_ino != region.inode or status.st_size < region.offset + region.byte_size:
+            raise _changed_error(region)
         yield descriptor
 
 
 @contextmanager
 def _object(key: str) -> Iterator[int]:
-    """An object in shared memory.
+    """Open an object in shared memory.
 
     Raises:
         RequestError: there is none, or it is not for this server.
@@ -374,19 +374,19 @@ def _object(key: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _changed(region: Region) -> RequestError:
+def _changed_error(region: Region) -> RequestError:
     return RequestError(
         f"shared memory region {shorten(region.name)}: object {shorten(region.key)} was replaced or made smaller "
         "since it was registered: register it again"
     )
 
 
-def _name(given: object) -> str:
-    if not isinstance(given, str) or not given or len(given.encode("utf-8", "replace")) > _NAME_BYTES:
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not name or len(name.encode("utf-8", "replace")) > _NAME_BYTES:
         raise RequestError(
-            f"failed to register shared memory region {shorten(given)}: invalid args: its name must be text of 1 to {_NAME_BYTES} bytes"
+            f"failed to register shared memory region {shorten(name)}: invalid args: its name must be text of 1 to {_NAME_BYTES} bytes"
         )
-    return given
+    return name
 
 
 def _refuse_known(name: str, document: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Counts of what was served, in Prometheus's text form."""
+"""Metrics in Prometheus's text format."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ _GAUGES = (
 
 
 def text(backend: Backend) -> bytes:
-    """All metrics; reading those of GPUs may take some milliseconds."""
+    """All metrics; reading those of GPUs may take milliseconds."""
     library = require("prometheus_client", extra="serve", package="prometheus-client", feature="pytrt serve")
-    written: bytes = library.generate_latest(_Collected(backend))
+    written: bytes = library.generate_latest(_Collector(backend))
     return written
 
 
-class _Collected:
-    """What prometheus_client writes out."""
+class _Collector:
+    """Adapter for prometheus_client's writer."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics, as their writer asks for them."""
+        """Return all metrics."""
         core = require("prometheus_client.core", extra="serve", package="prometheus-client")
         services = self._backend.services.every
         yield from _of_models(core, services, [service.statistics.total() for service in services])
@@ -63,30 +63,30 @@ def _labels(service: Service) -> list[str]:
 
 
 def _of_models(core: Any, services: Sequence[Service], totals: Sequence[dict[str, int]]) -> Iterator[Metric]:
-    found = [(_labels(service), total) for service, total in zip(services, totals, strict=True)]
+    labelled_totals = [(_labels(service), total) for service, total in zip(services, totals, strict=True)]
     requests = core.CounterMetricFamily(
         "pytrt_requests", "Requests that were answered, by outcome.", labels=[*_LABELS, "outcome"]
     )
-    for labels, total in found:
+    for labels, total in labelled_totals:
         for outcome in _OUTCOMES:
             requests.add_metric([*labels, outcome], total[outcome])
     yield requests
     for family, rows in ((core.CounterMetricFamily, _COUNTERS), (core.GaugeMetricFamily, _GAUGES)):
         for metric, about, field in rows:
-            made = family(metric, about, labels=_LABELS)
-            for labels, total in found:
-                made.add_metric(labels, total[field])
-            yield made
+            metric_family = family(metric, about, labels=_LABELS)
+            for labels, total in labelled_totals:
+                metric_family.add_metric(labels, total[field])
+            yield metric_family
     about = "Seconds that requests spent in each stage; a batch's whole time counts for each of its requests."
     stages = core.SummaryMetricFamily("pytrt_stage_seconds", about, labels=[*_LABELS, "stage"])
-    for labels, total in found:
+    for labels, total in labelled_totals:
         for stage, counted in _STAGES.items():
             stages.add_metric([*labels, stage], total[counted], total[f"{stage}_ns"] * 1e-9)
     yield stages
     images = core.CounterMetricFamily(
         "pytrt_images", "Images that detectors answered, by who decoded them.", labels=[*_LABELS, "decoder"]
     )
-    for service, (labels, total) in zip(services, found, strict=True):
+    for service, (labels, total) in zip(services, labelled_totals, strict=True):
         if service.ready and service.signature.detects:
             images.add_metric([*labels, "cpu"], total["plain"] - total["on_device"])
             images.add_metric([*labels, "gpu"], total["on_device"])
@@ -123,11 +123,11 @@ def _histograms(core: Any, services: Iterable[Service]) -> Iterator[Metric]:
 
 def _buckets(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, int]]:
     """Upper bounds with the counts up to each."""
-    found, seen = [], 0
+    buckets, total = [], 0
     for bound, count in zip((*map(float, bounds), "+Inf"), counts, strict=True):
-        seen += count
-        found.append((str(bound), seen))
-    return found
+        total += count
+        buckets.append((str(bound), total))
+    return buckets
 
 
 def _of_processes(core: Any, backend: Backend) -> Iterator[Metric]:
@@ -135,22 +135,22 @@ def _of_processes(core: Any, backend: Backend) -> Iterator[Metric]:
     again = core.CounterMetricFamily(
         "pytrt_process_restarts", "Processes that were started in the place of one that died.", labels=["role"]
     )
-    for made, counts in ((running, backend.processes.running), (again, backend.processes.restarts)):
+    for gauge, counts in ((running, backend.processes.running), (again, backend.processes.restarts)):
         for role, count in counts.items():
-            made.add_metric([role], count)
-        yield made
+            gauge.add_metric([role], count)
+        yield gauge
 
 
 def _of_gpus(core: Any) -> Iterator[Metric]:
-    found = gpus()
-    if not found:
+    gpu_states = gpus()
+    if not gpu_states:
         return
     for name, about, field in (
         ("pytrt_gpu_utilization_ratio", "Share of the last sampling period in which the GPU computed.", "utilization"),
         ("pytrt_gpu_memory_used_bytes", "Memory of the GPU in use, by every process.", "used_bytes"),
         ("pytrt_gpu_memory_total_bytes", "Memory of the GPU.", "total_bytes"),
     ):
-        made = core.GaugeMetricFamily(name, about, labels=["gpu", "name"])
-        for gpu in found:
-            made.add_metric([str(gpu.index), gpu.name], getattr(gpu, field))
-        yield made
+        gauge = core.GaugeMetricFamily(name, about, labels=["gpu", "name"])
+        for gpu in gpu_states:
+            gauge.add_metric([str(gpu.index), gpu.name], getattr(gpu, field))
+        yield gauge

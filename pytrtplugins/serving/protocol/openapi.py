@@ -1,4 +1,4 @@
-"""What the server can be asked, for programs (OpenAPI) and on a page."""
+"""Description of the server's endpoints: as OpenAPI, and as an HTML page."""
 
 from __future__ import annotations
 
@@ -56,12 +56,14 @@ _FORM = {
 
 
 def document(endpoints: Iterable[Endpoint], services: Iterable[Service], version: str) -> dict[str, Any]:
-    """The addresses of this server in OpenAPI's form: first those of the server, then those of each model."""
-    services, listed = list(services), [each for each in endpoints if each.summary]
-    addresses = [(each, each.path, services) for each in listed if "{model}" not in each.path]
+    """The endpoints as an OpenAPI document: first those of the server, then those of each model."""
+    services, listed = list(services), [address for address in endpoints if address.summary]
+    addresses = [(address, address.path, services) for address in listed if "{model}" not in address.path]
     for service in services:
         addresses += [
-            (each, each.path.format(model=service.name), [service]) for each in listed if "{model}" in each.path
+            (address, address.path.format(model=service.name), [service])
+            for address in listed
+            if "{model}" in address.path
         ]
     paths: dict[str, Any] = {}
     for endpoint, path, concerned in addresses:
@@ -71,17 +73,17 @@ def document(endpoints: Iterable[Endpoint], services: Iterable[Service], version
     return {"openapi": "3.1.0", "info": {"title": "pytrtplugins", "version": version}, "paths": paths}
 
 
-def page(found: dict[str, Any]) -> str:
-    """A page of the same, without scripts."""
+def page(spec: dict[str, Any]) -> str:
+    """The same description as a page without scripts."""
     rows = "".join(
-        f"<tr><td>{method.upper()}</td><td><code>{html.escape(path)}</code></td><td>{html.escape(each['summary'])}</td></tr>"
-        for path, methods in found["paths"].items()
-        for method, each in methods.items()
+        f"<tr><td>{method.upper()}</td><td><code>{html.escape(path)}</code></td><td>{html.escape(operation['summary'])}</td></tr>"
+        for path, methods in spec["paths"].items()
+        for method, operation in methods.items()
     )
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>pytrtplugins</title><style>body{{font:16px sans-serif;margin:2em}}td{{padding:.2em 1em .2em 0}}</style>"
-        f"<h1>pytrtplugins {html.escape(found['info']['version'])}</h1><table>{rows}</table>"
+        f"<h1>pytrtplugins {html.escape(spec['info']['version'])}</h1><table>{rows}</table>"
         '<p><a href="/openapi.json">openapi.json</a></p></html>'
     )
 
@@ -99,7 +101,7 @@ def _operation(endpoint: Endpoint, services: Sequence[Service]) -> dict[str, Any
 
 
 def describe_infer(operation: dict[str, Any], services: Sequence[Service]) -> dict[str, Any]:
-    """Add the tensors that a model takes and gives."""
+    """Add a model's input and output tensors to an operation."""
     (service,) = services
     if service.ready:
         operation["requestBody"] = _request(service.signature)
@@ -132,7 +134,7 @@ def describe_detect(operation: dict[str, Any], services: Sequence[Service]) -> d
 
 
 def _request(signature: Signature) -> dict[str, Any]:
-    """What a request to infer has to be."""
+    """Schema of an inference request."""
     inputs = [_input(spec) for spec in signature.inputs]
     if signature.file is not None:
         inputs.append(_input(signature.file))
@@ -149,6 +151,6 @@ def _request(signature: Signature) -> dict[str, Any]:
 def _input(spec: TensorSpec) -> dict[str, Any]:
     dims = [{"const": dim} if dim >= 0 else {**INTEGER, "minimum": 0} for dim in spec.dims]
     shape = {"type": "array", "prefixItems": dims, "minItems": len(dims), "maxItems": len(dims)}
-    made = object_of(name={"const": spec.name}, datatype={"const": spec.datatype}, shape=shape)
-    made["properties"] |= {"data": {"type": "array"}, "parameters": {"type": "object"}}
-    return made
+    schema = object_of(name={"const": spec.name}, datatype={"const": spec.datatype}, shape=shape)
+    schema["properties"] |= {"data": {"type": "array"}, "parameters": {"type": "object"}}
+    return schema

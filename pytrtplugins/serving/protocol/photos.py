@@ -1,4 +1,4 @@
-"""Images of a request, as files of a form or by URLs, and the answers to several of them."""
+"""Images of a request, from a form's files or from URLs, and the answers to several of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AT_A_TIME = 16  # of a form: they take memory while they wait
 
 
 async def read_form(request: Request, body: bytes) -> list[File]:
-    """The files of a form (multipart), each with its type, in their order.
+    """The files of a multipart form with their types, in order.
 
     Raises:
         RequestError: there is none, there are too many, or the form is damaged.
@@ -40,16 +40,16 @@ async def read_form(request: Request, body: bytes) -> list[File]:
     try:
         async with requests.Request(request.scope, receive).form(max_files=MOST_FILES, max_fields=16) as form:
             files = [value for _, value in form.multi_items() if not isinstance(value, str)]
-            found = [(await file.read(), file.content_type or "") for file in files]
+            contents = [(await file.read(), file.content_type or "") for file in files]
     except exceptions.HTTPException as error:
         raise RequestError(f"the form cannot be read: {error.detail}") from None
-    if not found:
+    if not contents:
         raise RequestError("the form has no file; expected one, such as of: curl -F image=@dog.jpg")
-    return found
+    return contents
 
 
 async def read_urls(body: bytes, fetcher: UrlFetcher | None, max_bytes: int) -> list[File | RequestError]:
-    """What the URLs name in ``{"url": text}`` or ``{"urls": [text, ...]}``, in their order, or why it could not be fetched.
+    """Fetch the URLs of ``{"url": text}`` or ``{"urls": [text, ...]}``, in order; an error for each that fails.
 
     Raises:
         RequestError: no URLs are fetched, the body is something else, or the only URL cannot be fetched.
@@ -60,13 +60,13 @@ async def read_urls(body: bytes, fetcher: UrlFetcher | None, max_bytes: int) -> 
             status=403,
         )
     try:
-        said = parse_json(body.decode(), "the request")
+        request = parse_json(body.decode(), "the request")
     except (FormatError, UnicodeDecodeError) as error:
         raise RequestError(str(error)) from None
-    urls = said.get("urls", [said.get("url")]) if isinstance(said, dict) else []
+    urls = request.get("urls", [request.get("url")]) if isinstance(request, dict) else []
     if not isinstance(urls, list) or not 1 <= len(urls) <= MOST_FILES or not all(isinstance(url, str) for url in urls):
         raise RequestError(
-            f'expected {{"url": text}}, or {{"urls": [text, ...]}} with {MOST_FILES} at most, found {shorten(said)}'
+            f'expected {{"url": text}}, or {{"urls": [text, ...]}} with {MOST_FILES} at most, found {shorten(request)}'
         )
     budget = Budget(max_bytes)
 
@@ -76,14 +76,14 @@ async def read_urls(body: bytes, fetcher: UrlFetcher | None, max_bytes: int) -> 
         except RequestError as error:
             return error
 
-    found = await asyncio.gather(*map(one, urls))
-    if len(found) == 1 and isinstance(found[0], RequestError):
-        raise found[0]
-    return list(found)
+    contents = await asyncio.gather(*map(one, urls))
+    if len(contents) == 1 and isinstance(contents[0], RequestError):
+        raise contents[0]
+    return list(contents)
 
 
 async def answer_all(service: Service, requests: Sequence[ModelRequest | RequestError]) -> list[Any]:
-    """The answers to several requests, in their order; ``{"error": text, "status": number}`` in the place of one that failed.
+    """Answers to several requests, in order; ``{"error": text, "status": number}`` for each that failed.
 
     Raises:
         RequestError: all failed, with the first one's error; or an answer is not JSON.
@@ -99,13 +99,16 @@ async def answer_all(service: Service, requests: Sequence[ModelRequest | Request
             except RequestError as error:
                 return error
 
-    found = await asyncio.gather(*map(one, requests))
-    for index, each in enumerate(found):
-        if isinstance(each, RequestError) and each.status == 503:  # there may be room for it without the others
-            found[index] = await one(requests[index])
-    errors = [each for each in found if isinstance(each, RequestError)]
-    if len(errors) == len(found):
+    answers = await asyncio.gather(*map(one, requests))
+    for index, answer in enumerate(answers):
+        if isinstance(answer, RequestError) and answer.status == 503:  # there may be room for it without the others
+            answers[index] = await one(requests[index])
+    errors = [answer for answer in answers if isinstance(answer, RequestError)]
+    if len(errors) == len(answers):
         raise errors[0]
-    if any(isinstance(each[0] if isinstance(each, tuple) and each else each, bytes) for each in found):
+    if any(isinstance(answer[0] if isinstance(answer, tuple) and answer else answer, bytes) for answer in answers):
         raise RequestError("several files can only be answered with JSON: send one file at a time, or ask for JSON")
-    return [{"error": str(each), "status": each.status} if isinstance(each, RequestError) else each for each in found]
+    return [
+        {"error": str(answer), "status": answer.status} if isinstance(answer, RequestError) else answer
+        for answer in answers
+    ]

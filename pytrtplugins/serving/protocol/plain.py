@@ -47,34 +47,38 @@ async def _answer(state: AppState, service: Service, request: Request, urls: boo
     exchange, query = CURRENT.get(), dict(request.query_params)
     identifier = request.headers.get("x-request-id", "")[:128] if exchange is None else exchange.id
     image_bytes = state.limits.image_bytes
-    told = [
+    model_requests = [
         file if isinstance(file, RequestError) else ModelRequest(*file, query, identifier, image_bytes)
         for file in files
     ]
-    single = told[0] if len(told) == 1 else None
+    single = model_requests[0] if len(model_requests) == 1 else None
     if isinstance(single, ModelRequest):
         answered = await service.answer(single)
     else:
-        answered = Answer(await answer_all(service, told), {})
-    found = answered.value
+        answered = Answer(await answer_all(service, model_requests), {})
+    result = answered.value
     stages = {"upload": upload_s, **answered.stages, "total": time.perf_counter() - started}
-    said = {"server-timing": ", ".join(f"{name};dur={1000 * seconds:.3f}" for name, seconds in stages.items())}
+    response_headers = {
+        "server-timing": ", ".join(f"{name};dur={1000 * seconds:.3f}" for name, seconds in stages.items())
+    }
     if identifier:
-        said["x-request-id"] = identifier
+        response_headers["x-request-id"] = identifier
     if answered.source is not None:
-        said |= {name.decode(): value.decode() for name, value in source_headers(answered.source)}
-    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], bytes):
-        made: Response = responses.Response(found[0], 200, said, str(found[1]))
-    elif isinstance(found, bytes):
-        made = responses.Response(found, 200, said, "application/octet-stream")
+        response_headers |= {name.decode(): value.decode() for name, value in source_headers(answered.source)}
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], bytes):
+        response: Response = responses.Response(result[0], 200, response_headers, str(result[1]))
+    elif isinstance(result, bytes):
+        response = responses.Response(result, 200, response_headers, "application/octet-stream")
     else:
-        made = responses.JSONResponse(found, 200, said)
-    return made
+        response = responses.JSONResponse(result, 200, response_headers)
+    return response
 
 
 async def _detect(state: AppState, request: Request) -> Response:
     services = state.backend.services
-    detectors = {name: each for name, each in services.items() if not each.ready or each.signature.detects}
+    detectors = {
+        name: candidate for name, candidate in services.items() if not candidate.ready or candidate.signature.detects
+    }
     name = request.query_params.get("model") or next(iter(detectors), "")
     if name not in detectors:
         raise RequestError(
@@ -91,8 +95,8 @@ async def _predict(state: AppState, request: Request) -> Response:
 async def _show_metrics(state: AppState, request: Request) -> Response:
     responses = require("starlette.responses", extra="serve", package="starlette")
     written = await asyncio.to_thread(metrics.text, state.backend)
-    made: Response = responses.Response(written, headers={"content-type": metrics.CONTENT_TYPE})
-    return made
+    response: Response = responses.Response(written, headers={"content-type": metrics.CONTENT_TYPE})
+    return response
 
 
 def _document(state: AppState) -> dict[str, Any]:
@@ -105,8 +109,8 @@ def _show_openapi(state: AppState, request: Request) -> Response:
 
 def _show_docs(state: AppState, request: Request) -> Response:
     responses = require("starlette.responses", extra="serve", package="starlette")
-    made: Response = responses.HTMLResponse(openapi.page(_document(state)))
-    return made
+    response: Response = responses.HTMLResponse(openapi.page(_document(state)))
+    return response
 
 
 def _show_page(state: AppState, request: Request) -> Response:

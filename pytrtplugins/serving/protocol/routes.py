@@ -1,4 +1,4 @@
-"""The application of Starlette's that answers at endpoints: bodies are read, values become JSON, errors too."""
+"""Starlette's application for the endpoints: reads bodies, and writes values and errors as JSON."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ __all__ = ["empty_answer", "json_answer", "make_application", "read_json"]
 
 
 def make_application(state: AppState) -> Starlette:
-    """An application of the state's endpoints, in their order: the first whose path fits answers. Errors are JSON on all of them."""
+    """An application of the state's endpoints; the first whose path matches answers. All errors are JSON."""
     routing = require("starlette.routing", extra="serve", package="starlette", feature="pytrt serve")
     application = require("starlette.applications", extra="serve", package="starlette")
     exceptions = require("starlette.exceptions", extra="serve", package="starlette")
     paths: dict[str, dict[str, Endpoint]] = {}
     for endpoint in state.endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint
-    routes = [routing.Route(path, _answer(state, methods), methods=[*methods]) for path, methods in paths.items()]
+    routes = [routing.Route(path, _dispatch(state, methods), methods=[*methods]) for path, methods in paths.items()]
     handlers = {RequestError: _on_error, exceptions.HTTPException: _on_http_error, Exception: _on_error}
-    made: Starlette = application.Starlette(routes=routes, exception_handlers=handlers)
-    return made
+    app: Starlette = application.Starlette(routes=routes, exception_handlers=handlers)
+    return app
 
 
-def _answer(state: AppState, methods: Mapping[str, Endpoint]) -> Callable[[Request], Any]:
-    """What answers at a path, by the method of the request."""
+def _dispatch(state: AppState, methods: Mapping[str, Endpoint]) -> Callable[[Request], Any]:
+    """A handler of one path that calls the endpoint of the request's method."""
 
     async def answer(request: Request) -> Response:
         endpoint, arguments = methods["GET" if request.method == "HEAD" else request.method], [state, request]
@@ -84,15 +84,15 @@ async def _on_http_error(request: Request, error: Any) -> Response:
 def json_answer(value: Any, status: int = 200, headers: Any = None) -> Response:
     """An answer of JSON."""
     responses = require("starlette.responses", extra="serve", package="starlette")
-    made: Response = responses.JSONResponse(value, status, headers)
-    return made
+    response: Response = responses.JSONResponse(value, status, headers)
+    return response
 
 
 def empty_answer(status: int) -> Response:
     """An answer without a body."""
     responses = require("starlette.responses", extra="serve", package="starlette")
-    made: Response = responses.Response(status_code=status)
-    return made
+    response: Response = responses.Response(status_code=status)
+    return response
 
 
 def read_json(body: bytes) -> dict[str, Any]:
@@ -102,11 +102,11 @@ def read_json(body: bytes) -> dict[str, Any]:
         RequestError: it is something else.
     """
     try:
-        found = json.loads(body or b"{}")
+        value = json.loads(body or b"{}")
     except RecursionError:
         raise RequestError(TOO_DEEP) from None
     except ValueError as error:
         raise RequestError(f"failed to parse the request JSON buffer: {str(error)[:200]}") from None
-    if not isinstance(found, dict):
-        raise RequestError(f"the request must be a JSON object; it is {shorten(found)}")
-    return found
+    if not isinstance(value, dict):
+        raise RequestError(f"the request must be a JSON object; it is {shorten(value)}")
+    return value

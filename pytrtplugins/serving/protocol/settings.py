@@ -1,4 +1,4 @@
-"""Trace and log settings as Triton's clients ask for them: they tell what this server does, and are not changed by clients."""
+"""Triton's trace and log settings: they report what this server does, and clients cannot change them."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ _TRACE: dict[str, Any] = {
 }
 
 
-def trace_settings(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Triton's own traces, which this server does not write.
+def trace_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Triton's trace settings; this server does not write Triton's traces.
 
     Args:
-        wanted: Settings that a client gives; None of one means its default.
+        changes: Settings that a client gives; None of one means its default.
 
     Raises:
         RequestError: they are others.
     """
     level = ["OFF"], "OFF", None
-    _check("trace", wanted, {**{name: (value, None) for name, value in _TRACE.items()}, "trace_level": level})
+    _check("trace", changes, {**{name: (value, None) for name, value in _TRACE.items()}, "trace_level": level})
     return dict(_TRACE)
 
 
-def log_settings(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """What the server logs.
+def log_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Triton's log settings.
 
     Args:
-        wanted: Settings that a client gives.
+        changes: Settings that a client gives.
 
     Raises:
         RequestError: they are others.
     """
     logger = logging.getLogger("pytrtplugins")
-    found = {
+    current = {
         "log_file": "",
         "log_info": logger.isEnabledFor(logging.INFO),
         "log_warning": logger.isEnabledFor(logging.WARNING),
@@ -53,16 +53,16 @@ def log_settings(wanted: Mapping[str, Any]) -> dict[str, Any]:
         "log_verbose_level": int(logger.isEnabledFor(logging.DEBUG)),
         "log_format": "default",
     }
-    _check("log", wanted, {name: (value,) for name, value in found.items()})
-    return found
+    _check("log", changes, {name: (value,) for name, value in current.items()})
+    return current
 
 
-def _check(kind: str, wanted: Mapping[str, Any], known: Mapping[str, tuple[Any, ...]]) -> None:
-    for name, value in wanted.items():
-        if name not in known:
-            raise RequestError(f"{kind} settings: expected {', '.join(known)}, found {shorten(name)}")
-        if value not in known[name]:
+def _check(kind: str, changes: Mapping[str, Any], allowed: Mapping[str, tuple[Any, ...]]) -> None:
+    for name, value in changes.items():
+        if name not in allowed:
+            raise RequestError(f"{kind} settings: expected {', '.join(allowed)}, found {shorten(name)}")
+        if value not in allowed[name]:
             raise RequestError(
-                f"{kind} settings: {name} is {shorten(known[name][0])}, and clients do not change it: it is set where the "
+                f"{kind} settings: {name} is {shorten(allowed[name][0])}, and clients do not change it: it is set where the "
                 "server is started"
             )

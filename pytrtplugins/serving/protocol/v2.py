@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over REST, but for inference itself: health, metadata, statistics, the repository of models."""
+"""The Open Inference Protocol over REST, except inference: health, metadata, statistics, model repository."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def _live(state: AppState, request: Request) -> Any:
 
 
 def _all_ready(state: AppState, request: Request) -> Response:
-    whole = all(each.ready for each in state.backend.services.values())
-    return json_answer({"ready": whole}, 200 if whole else 503)
+    ready = all(entry.ready for entry in state.backend.services.values())
+    return json_answer({"ready": ready}, 200 if ready else 503)
 
 
 def _all_stats(state: AppState, request: Request) -> Any:
-    return {"model_stats": [model_statistics(each) for each in state.backend.services.every if each.ready]}
+    return {"model_stats": [model_statistics(entry) for entry in state.backend.services.every if entry.ready]}
 
 
 def _ready(state: AppState, request: Request) -> Response:  # the code says it; KServe's client reads the body too
@@ -75,12 +75,12 @@ def _config(state: AppState, request: Request) -> Any:
 
 
 def _stats(state: AppState, request: Request) -> Any:
-    asked = state.backend.services.asked(request.path_params["model"], request.path_params.get("version", ""))
-    return {"model_stats": [model_statistics(each) for each in asked]}
+    services = state.backend.services.select(request.path_params["model"], request.path_params.get("version", ""))
+    return {"model_stats": [model_statistics(entry) for entry in services]}
 
 
 def _not_inferred(state: AppState, request: Request, body: bytes) -> Any:
-    """Answer what did not go the short way: there is no such model."""
+    """Answer inference requests that the short way did not: there is no such model."""
     name = _service(state, request).name
     raise RequestError(f"model {name!r} takes no requests to infer at this address", status=404)
 
@@ -100,13 +100,13 @@ def _index(state: AppState, request: Request, body: bytes) -> Any:
         raise RequestError("Invalid value for 'ready': expected a boolean")
     return [
         {
-            "name": each.name,
-            "version": each.version,
-            "state": each.state,
-            **({"reason": each.reason} if each.reason else {}),
+            "name": entry.name,
+            "version": entry.version,
+            "state": entry.state,
+            **({"reason": entry.reason} if entry.reason else {}),
         }
-        for each in state.backend.services.every
-        if each.ready or not only_ready
+        for entry in state.backend.services.every
+        if entry.ready or not only_ready
     ]
 
 
@@ -124,11 +124,11 @@ async def _unload(state: AppState, request: Request, body: bytes) -> Response:
 
 
 def model_metadata(service: Service) -> dict[str, Any]:
-    """Inputs and outputs."""
+    """Metadata of a model: its inputs and outputs."""
     signature = service.signature
     return {
         "name": service.name,
-        "versions": [each.version for each in service.siblings],
+        "versions": [sibling.version for sibling in service.siblings],
         "platform": signature.platform,
         "inputs": [_tensor(spec) for spec in signature.inputs],
         "outputs": [_tensor(spec) for spec in signature.outputs],
@@ -140,7 +140,7 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
 
 
 def model_config(service: Service) -> dict[str, Any]:
-    """As Triton says it: there the dims of a model that joins requests are without the batch."""
+    """Triton's configuration of a model: if it joins requests, its dims have no batch."""
     signature = service.signature
     skipped = 1 if signature.joined and signature.inputs else 0
 
@@ -171,12 +171,12 @@ def model_config(service: Service) -> dict[str, Any]:
 
 
 def model_statistics(service: Service) -> dict[str, Any]:
-    """What was asked of it."""
+    """Triton's statistics of a model."""
     total = service.statistics.total()
-    done = total["succeeded"]
+    succeeded = total["succeeded"]
 
     def duration(name: str) -> dict[str, int]:
-        return {"count": done, "ns": total[name]}
+        return {"count": succeeded, "ns": total[name]}
 
     none = {"count": 0, "ns": 0}
     return {
@@ -200,11 +200,13 @@ def model_statistics(service: Service) -> dict[str, Any]:
 
 
 def _parameters(body: bytes) -> dict[str, Any]:
-    """Parameters of a request to load or unload; what they say of models that depend on others means nothing here."""
-    found = read_json(body).get("parameters") or {}
-    if not isinstance(found, dict):
-        raise RequestError(f"Unable to parse 'parameters': it must be a JSON object; the request has {shorten(found)}")
-    return {name: value for name, value in found.items() if name != "unload_dependents"}
+    """Parameters of a load or unload request; those for dependent models are ignored."""
+    parameters = read_json(body).get("parameters") or {}
+    if not isinstance(parameters, dict):
+        raise RequestError(
+            f"Unable to parse 'parameters': it must be a JSON object; the request has {shorten(parameters)}"
+        )
+    return {name: value for name, value in parameters.items() if name != "unload_dependents"}
 
 
 _MODEL, _REPOSITORY = "/v2/models/{model}", "/v2/repository"

@@ -1,4 +1,4 @@
-"""The server as one deployment of Ray Serve: a replica is a whole engine process, with the network code in it."""
+"""The server as one deployment of Ray Serve: each replica is an engine process with the network code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def application(specs: Sequence[ModelSpec], limits: Limits, scale: Scale, module
     serve = _ray_serve()
 
     class Deployed:
-        """What Ray asks of a replica that has the models."""
+        """Methods that Ray calls on a replica with models."""
 
         backend: ReplicaBackend
         following: asyncio.Future[None]
@@ -50,7 +50,7 @@ def application(specs: Sequence[ModelSpec], limits: Limits, scale: Scale, module
                 raise RuntimeError(f"no thread computes {', '.join(stopped)} any more")
 
     class Replica(Deployed):
-        """The server in a process of Ray's."""
+        """The server in a Ray process."""
 
         async def __init__(self) -> None:  # type: ignore[misc]  # Ray awaits it
             self.backend = ReplicaBackend(specs, limits)
@@ -60,14 +60,14 @@ def application(specs: Sequence[ModelSpec], limits: Limits, scale: Scale, module
             return App(self.backend, limits)
 
     class Computing(Deployed, Engines):
-        """The models in a process of Ray's."""
+        """The models in a Ray process."""
 
         async def __init__(self) -> None:  # type: ignore[misc]
             Engines.__init__(self, specs, limits)
             await self.begin()
 
     class Decoding:
-        """The network code in a process of Ray's."""
+        """The network code in a Ray process."""
 
         async def __init__(self, engines: Any) -> None:  # type: ignore[misc]
             self.backend = ChainBackend(specs, limits, engines)
@@ -94,11 +94,11 @@ def build(arguments: Mapping[str, Any]) -> Any:
     Raises:
         UsageError: an unknown argument, or one out of range.
     """
-    known = {"models", "limits", "modules", "scale"}
+    known_keys = {"models", "limits", "modules", "scale"}
     try:
-        if unknown := set(arguments) - known:
-            raise TypeError(f"unknown: {', '.join(sorted(unknown))}; expected {', '.join(sorted(known))}")
-        specs = [ModelSpec(**each) for each in arguments["models"]]
+        if unknown := set(arguments) - known_keys:
+            raise TypeError(f"unknown: {', '.join(sorted(unknown))}; expected {', '.join(sorted(known_keys))}")
+        specs = [ModelSpec(**spec) for spec in arguments["models"]]
         limits, scale = Limits(**arguments.get("limits", {})), Scale(**arguments.get("scale", {}))
         return application(specs, limits, scale, arguments.get("modules", ()))
     except (KeyError, TypeError) as error:
@@ -106,9 +106,9 @@ def build(arguments: Mapping[str, Any]) -> Any:
 
 
 def options(specs: Sequence[ModelSpec], scale: Scale) -> dict[str, Any]:
-    """The options of the deployment, as ``ray.serve.deployment`` takes them."""
+    """The deployment's options for ``ray.serve.deployment``."""
     queued = sum(spec.queue + _IN_FLIGHT for spec in specs)
-    made: dict[str, Any] = {
+    deployment_options: dict[str, Any] = {
         "name": NAME,
         "ray_actor_options": {
             "num_cpus": scale.cpus,
@@ -125,14 +125,14 @@ def options(specs: Sequence[ModelSpec], scale: Scale) -> dict[str, Any]:
         "graceful_shutdown_timeout_s": scale.drain_seconds,
     }
     if scale.autoscaled:
-        made["autoscaling_config"] = {
+        deployment_options["autoscaling_config"] = {
             "min_replicas": scale.min_replicas,
             "max_replicas": scale.max_replicas,
             "target_ongoing_requests": scale.target_requests,
         }
     else:
-        made["num_replicas"] = scale.min_replicas
-    return made
+        deployment_options["num_replicas"] = scale.min_replicas
+    return deployment_options
 
 
 def _ray_serve() -> Any:

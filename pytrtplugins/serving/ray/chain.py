@@ -1,4 +1,4 @@
-"""Replicas that only decode, on machines without a GPU, before replicas that compute: a request crosses Ray twice."""
+"""Replicas without a GPU that only decode, before replicas that compute: a request crosses Ray twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..model.registered import is_registered
 from ..model.signature import Signature
 from ..model.spec import Limits, ModelSpec
 from ..shared.statistics import Counts
-from .replica import Fixed, ReplicaBackend
+from .replica import FixedBackend, ReplicaBackend
 
 __all__ = ["ChainBackend", "Engines", "check_chain"]
 
@@ -57,7 +57,7 @@ class Engines:
         self.backend = ReplicaBackend(specs, limits)
 
     def signatures(self) -> list[dict[str, Any]]:
-        """What each model takes and gives, in JSON's types."""
+        """Signature of each model, in JSON types."""
         return [service.signature.to_json() for service in self.backend.services.every]
 
     async def infer(self, number: int, arrays: Arrays, priority: int, timeout_s: float | None) -> dict[str, Any]:
@@ -69,8 +69,8 @@ class Engines:
         return {name: getattr(item, name) for name in ("outputs", "queued_s", "computed_s", "batch_rows", "leads")}
 
 
-class ChainBackend(Fixed):
-    """What is behind the network code in a replica that decodes.
+class ChainBackend(FixedBackend):
+    """Backend of a replica that decodes: sends requests to computing replicas.
 
     Args:
         specs: What is served.
@@ -90,11 +90,11 @@ class ChainBackend(Fixed):
         )
 
     async def start(self) -> None:
-        """Ask what the models take and give; once."""
+        """Get the models' signatures, once."""
         if any(service.ready for service in self.services.every):
             return
-        for service, found in zip(self.services.every, await self._engines.signatures.remote(), strict=True):
-            service.opened(Signature.from_json(found))
+        for service, signature in zip(self.services.every, await self._engines.signatures.remote(), strict=True):
+            service.set_ready(Signature.from_json(signature))
 
     async def stop(self) -> None:
         """Answer what waits."""
@@ -108,11 +108,11 @@ class ChainBackend(Fixed):
 
     async def _compute(self, number: int, item: QueuedRequest) -> None:
         try:
-            found = await self._ask(number, item)
-            if "error" in found:
-                item.error = RequestError(found["error"], status=found["status"], retry_after=found["retry_after"])
+            answer = await self._ask(number, item)
+            if "error" in answer:
+                item.error = RequestError(answer["error"], status=answer["status"], retry_after=answer["retry_after"])
             else:
-                for name, value in found.items():
+                for name, value in answer.items():
                     setattr(item, name, value)
         except Exception as error:  # whatever Ray raises
             item.error = RequestError(f"no replica computed the request: {type(error).__name__}", status=500)
@@ -123,8 +123,8 @@ class ChainBackend(Fixed):
         timeout_s = None if item.deadline is None else item.deadline - item.arrived
         for tries_left in reversed(range(_TRIES)):
             try:
-                found: dict[str, Any] = await self._engines.infer.remote(number, item.arrays, item.priority, timeout_s)
-                return found
+                answer: dict[str, Any] = await self._engines.infer.remote(number, item.arrays, item.priority, timeout_s)
+                return answer
             except died:
                 if not tries_left:
                     raise

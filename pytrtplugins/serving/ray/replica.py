@@ -1,15 +1,15 @@
-"""Models in a replica, where the cluster decides what is loaded."""
+"""Backend of a replica, whose models the cluster chooses."""
 
 from __future__ import annotations
 
 from ...errors import RequestError
 from ..backends.local import LocalBackend
 
-__all__ = ["Fixed", "ReplicaBackend"]
+__all__ = ["FixedBackend", "ReplicaBackend"]
 
 
-class Fixed:
-    """A backend whose models clients cannot change: their request would reach one replica of several."""
+class FixedBackend:
+    """A backend whose models clients cannot change: their request would reach only one of several replicas."""
 
     async def load(self, name: str) -> None:
         """Refuse.
@@ -17,7 +17,7 @@ class Fixed:
         Raises:
             RequestError: always.
         """
-        raise _refused(name)
+        raise _refusal(name)
 
     async def unload(self, name: str) -> None:
         """Refuse.
@@ -25,11 +25,11 @@ class Fixed:
         Raises:
             RequestError: always.
         """
-        raise _refused(name)
+        raise _refusal(name)
 
 
-class ReplicaBackend(Fixed, LocalBackend):
-    """Models in this process, which is a replica of several."""
+class ReplicaBackend(FixedBackend, LocalBackend):
+    """Models in this process, which is one of several replicas."""
 
     async def start(self) -> None:
         """Load all models; those that are loaded stay."""
@@ -37,7 +37,7 @@ class ReplicaBackend(Fixed, LocalBackend):
             await super().start()
 
 
-def _refused(name: str) -> RequestError:
+def _refusal(name: str) -> RequestError:
     return RequestError(
         f"model {name!r}: the cluster decides what is loaded, since this request reaches one replica of several; "
         "deploy the application again",

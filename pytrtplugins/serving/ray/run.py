@@ -1,4 +1,4 @@
-"""A server on a Ray cluster, until somebody ends it."""
+"""Run a server on a Ray cluster until it is stopped."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def serve_on_ray(
                 stack.callback(serve.shutdown)
             else:
                 stack.callback(serve.delete, NAME)
-            made = application([absolute(spec) for spec in specs], limits, scale, modules)
-            serve.run(made, name=NAME, route_prefix="/")
+            app = application([absolute(spec) for spec in specs], limits, scale, modules)
+            serve.run(app, name=NAME, route_prefix="/")
         except (RuntimeError, ValueError, TimeoutError) as error:
             raise UsageError(
                 f"Ray cannot run the application: {_reason(serve) or error}\nRay's logs have more: /tmp/ray/session_latest/logs/serve"
@@ -107,22 +107,22 @@ def apply_settings() -> dict[str, str]:
 
 
 def _reason(serve: Any) -> str:
-    """What Ray says of the deployment; its exception does not."""
-    found = serve.status().applications.get(NAME)
-    return "\n".join(last_error(each.message) for each in found.deployments.values()) if found else ""
+    """Ray's status message of the deployment, which its exception lacks."""
+    status = serve.status().applications.get(NAME)
+    return "\n".join(last_error(deployment.message) for deployment in status.deployments.values()) if status else ""
 
 
 def last_error(text: str) -> str:
     """The message of the last exception in a text with tracebacks; the text where there is none."""
-    found = list(_ERROR.finditer(text))
-    return text[found[-1].start(1) :].strip() if found else text.strip()
+    matches = list(_ERROR.finditer(text))
+    return text[matches[-1].start(1) :].strip() if matches else text.strip()
 
 
 def _warn_of_waiting(nodes: Sequence[Mapping[str, Any]], scale: Scale) -> None:
-    """Say that no node can take a replica now: Ray waits for one, without an end."""
-    wanted = {"CPU": scale.cpus, "GPU": scale.gpus, "memory": scale.memory_mib << 20}
+    """Warn that no node can take a replica now: Ray waits for one without end."""
+    resources = {"CPU": scale.cpus, "GPU": scale.gpus, "memory": scale.memory_mib << 20}
     free = [node["Resources"] for node in nodes if node["Alive"]]
-    if not any(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in free):
+    if not any(all(node.get(name, 0) >= amount for name, amount in resources.items()) for node in free):
         _log.warning(
             "no node of the Ray cluster has %g cores, %g GPUs and %d MiB of memory, which a replica gets: waiting for one. "
             "Do: change [scale] in the file of --config, or add a node",
@@ -141,7 +141,7 @@ def _check_reachable(nodes: Sequence[Mapping[str, Any]], host: str) -> None:
 
 
 def absolute(spec: ModelSpec) -> ModelSpec:
-    """The same for processes in other folders."""
+    """A spec with absolute paths, for processes with other working directories."""
     module, _, name = spec.target.rpartition(":")
     if is_registered(spec.target):
         return replace(spec, registry=str(Path(spec.registry).absolute()))

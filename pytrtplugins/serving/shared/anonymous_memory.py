@@ -1,4 +1,4 @@
-"""Memory without a name (memfd), which processes hand to each other: it is gone with the last of them, however these end."""
+"""Anonymous shared memory (memfd), passed between processes by descriptor; it is freed with the last of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["anonymous_memory"]
 
 
 def anonymous_memory(name: str, size: int) -> int:
-    """Make memory of so many bytes, all 0, and give its descriptor; pages that nobody has written take no memory.
+    """Create zero-filled memory of a size, and return its descriptor; pages that were never written take no memory.
 
     Args:
         name: For people who look at open files.

@@ -1,4 +1,4 @@
-"""What the supervisor and its processes say to each other: JSON, and sockets that are handed over."""
+"""Messages between the supervisor and its processes: JSON, with sockets as ancillary data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_BYTES = 64 << 10
 
 
 class Control:
-    """One end of the connection between the supervisor and a process; each message is whole.
+    """One end of the connection between the supervisor and a process; messages keep their boundaries.
 
     Args:
         sock: Of `pair`, or made from its descriptor in another process.
@@ -29,11 +29,11 @@ class Control:
 
     @staticmethod
     def of(descriptor: int) -> Control:
-        """The end that was handed to this process when it was started."""
+        """The end that this process inherited at its start."""
         return Control(socket.socket(fileno=descriptor))
 
     def fileno(self) -> int:
-        """Its descriptor."""
+        """The socket's descriptor."""
         return self.sock.fileno()
 
     def send(self, message: dict[str, Any], handed: socket.socket | None = None) -> bool:

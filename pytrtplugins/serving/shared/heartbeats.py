@@ -8,7 +8,7 @@ __all__ = ["Heartbeats"]
 
 
 class Heartbeats:
-    """Until when each engine process gives its next sign of life, and how often one did not and was ended.
+    """The deadline of each engine process's next heartbeat, and how often a hung one was killed.
 
     Args:
         numbers: Memory of `width` numbers for each engine process.
@@ -28,7 +28,7 @@ class Heartbeats:
         self._numbers[self.width * index] = 0
 
     def is_late(self, index: int, now_s: float) -> bool:
-        """Whether a process has not given the sign that it announced."""
+        """Whether a process has missed its deadline."""
         return 0 < self._numbers[self.width * index] < 1e9 * now_s
 
     def end(self, index: int) -> None:
@@ -36,6 +36,6 @@ class Heartbeats:
         self.begin(index)
         self._numbers[self.width * index + 1] += 1
 
-    def ended(self, index: int) -> int:
-        """How often a process was ended since it hung."""
+    def kill_count(self, index: int) -> int:
+        """How often a process was killed because it hung."""
         return self._numbers[self.width * index + 1]

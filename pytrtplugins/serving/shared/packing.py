@@ -1,4 +1,4 @@
-"""Arrays by name in shared memory: a checked form without pickle.
+"""Serialize arrays by name into shared memory: a checked format without pickle.
 
     bytes of the head, count of arrays, then for each: length of the name, type, number of dims, offset of the values, bytes of them, dims,
     name; then the values, each at a multiple of 64 bytes
@@ -36,7 +36,7 @@ _KEPT, _KEPT_BYTES = 256, 1024  # heads that are kept, and how long these may be
 
 
 class _Layout(NamedTuple):
-    """Where everything lies.
+    """Offsets, dtypes and shapes of all arrays.
 
     Attributes:
         head: What stands before the values.
@@ -59,7 +59,7 @@ def packed_bytes(arrays: Arrays) -> int:
 
 
 def pack(arrays: Arrays, into: memoryview) -> int:
-    """Write arrays, and give the bytes that they take; ``into`` has as many as `packed_bytes` says."""
+    """Write arrays into ``into``, which has `packed_bytes` bytes; returns the number of bytes written."""
     layout = _layout(arrays)
     into[: len(layout.head)] = layout.head
     for name, dtype, shape, start, size in layout.places:
@@ -93,10 +93,10 @@ def unpack(data: memoryview) -> Arrays:
 
 
 def _number(dtype: np.dtype[Any]) -> int:
-    found = _NUMBERS.get(dtype)
-    if found is None:
-        found = _NUMBERS[dtype] = _DTYPES.index(DType.of(dtype))
-    return found
+    number = _NUMBERS.get(dtype)
+    if number is None:
+        number = _NUMBERS[dtype] = _DTYPES.index(DType.of(dtype))
+    return number
 
 
 def _size(array: npt.NDArray[Any]) -> int:
@@ -105,26 +105,26 @@ def _size(array: npt.NDArray[Any]) -> int:
     return array.nbytes
 
 
-def _round(size: int) -> int:
+def _align(size: int) -> int:
     return -(-size // _ALIGNED) * _ALIGNED
 
 
 def _layout(arrays: Arrays) -> _Layout:
-    """The layout of arrays, made or found."""
+    """The layout of arrays, computed or cached."""
     key = tuple([(name, array.dtype, array.shape, _size(array)) for name, array in arrays.items()])
-    found = _MADE.get(key)
-    if found is None:
-        found = _made(arrays)
-        _keep(_MADE, key, found)
-    return found
+    layout = _MADE.get(key)
+    if layout is None:
+        layout = _make_layout(arrays)
+        _keep(_MADE, key, layout)
+    return layout
 
 
-def _made(arrays: Arrays) -> _Layout:
+def _make_layout(arrays: Arrays) -> _Layout:
     names = [name.encode() for name in arrays]
     length = _BEGIN.size + sum(
         _HEAD.size + len(name) + 8 * array.ndim for name, array in zip(names, arrays.values(), strict=True)
     )
-    parts, places, start = [_BEGIN.pack(length, len(arrays))], [], _round(length)
+    parts, places, start = [_BEGIN.pack(length, len(arrays))], [], _align(length)
     for encoded, (name, array) in zip(names, arrays.items(), strict=True):
         size = _size(array)
         parts += [
@@ -133,12 +133,12 @@ def _made(arrays: Arrays) -> _Layout:
             encoded,
         ]
         places.append((name, array.dtype, array.shape, start, size))
-        start += _round(size)
+        start += _align(size)
     return _Layout(b"".join(parts), places, start)
 
 
 def _read(data: memoryview) -> _Layout:
-    """The layout that a head says, read or found.
+    """The layout of a head, parsed or cached.
 
     Raises:
         FormatError: it says something that cannot be.
@@ -147,10 +147,10 @@ def _read(data: memoryview) -> _Layout:
     if length > len(data) or count > _MOST:
         raise FormatError(f"packed arrays: found {count} in a head of {length:,} bytes")
     head = bytes(data[:length])
-    found = _READ.get(head)
-    if found is not None:
-        return found
-    at, places, last = _BEGIN.size, [], _round(length)
+    layout = _READ.get(head)
+    if layout is not None:
+        return layout
+    at, places, last = _BEGIN.size, [], _align(length)
     for _ in range(count):
         characters, number, rank, start, size = _HEAD.unpack_from(head, at)
         at += _HEAD.size
@@ -163,12 +163,12 @@ def _read(data: memoryview) -> _Layout:
         if not fits or start % _ALIGNED or start < last:
             raise FormatError(f"packed array {name!r}: its dims {shape} and its place do not fit")
         places.append((name, dtype, shape, start, size))
-        last = start + _round(size)
+        last = start + _align(size)
     if at != length:
         raise FormatError(f"packed arrays: a head of {length:,} bytes that ends after {at:,}")
-    found = _Layout(head, places, last)
-    _keep(_READ, head, found)
-    return found
+    layout = _Layout(head, places, last)
+    _keep(_READ, head, layout)
+    return layout
 
 
 def _keep(layouts: dict[Any, _Layout], key: object, layout: _Layout) -> None:

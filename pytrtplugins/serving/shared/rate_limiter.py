@@ -1,4 +1,4 @@
-"""How often keys are used, in all processes of a server together."""
+"""Rate and concurrency limits of keys, across all processes of a server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WAIT_S = 1.0  # for a client that has too many requests at a time
 
 
 class RateLimiter:
-    """Rates and requests at a time, by the names of keys.
+    """Rates and concurrent requests, by names of keys.
 
     A rate is a leaky bucket: for each key the time at which it would be empty (GCRA). That time, whose it is, and how many requests each
     process has, are in memory that all processes share; a lock on a few bytes of it, which ends with the process that has it, covers each
@@ -51,7 +51,7 @@ class RateLimiter:
 
     @classmethod
     def create(cls, processes: int) -> int:
-        """Memory for several processes: its descriptor."""
+        """Create shared memory for several processes; returns its descriptor."""
         return anonymous_memory("pytrt-keys", cls.size(processes))
 
     def name(self, names: Sequence[str]) -> None:
@@ -76,10 +76,10 @@ class RateLimiter:
             RequestError: that would be too many (429).
         """
         place = self._places[name]
-        with self._locked(place):
+        with self._lock(place):
             if concurrent is not None:
-                found = sum(self._numbers[MOST_KEYS * (1 + each) + place] for each in range(self._processes))
-                if found >= concurrent:
+                running = sum(self._numbers[MOST_KEYS * (1 + process) + place] for process in range(self._processes))
+                if running >= concurrent:
                     raise _too_many(name, f"{concurrent} requests at a time", _WAIT_S)
             self._charge(name, place, rate, burst)
             self._counts[name] += 1
@@ -93,7 +93,7 @@ class RateLimiter:
         """
         place = self._places.get(name)
         if place is not None:  # else the key is gone since
-            with self._locked(place):
+            with self._lock(place):
                 self._charge(name, place, rate, burst)
 
     def _charge(self, name: str, place: int, rate: float | None, burst: int) -> None:
@@ -116,7 +116,7 @@ class RateLimiter:
             self._numbers[MOST_KEYS * (1 + self._own) + place] = self._counts[name]
 
     @contextmanager
-    def _locked(self, place: int) -> Iterator[None]:
+    def _lock(self, place: int) -> Iterator[None]:
         if self._descriptor is None:
             yield
             return
@@ -132,5 +132,5 @@ def _too_many(name: str, limit: str, wait_s: float) -> RequestError:
 
 
 def _number(name: str) -> int:
-    """The same for a name in all processes, and hardly ever for two names."""
+    """A slot number for a name, equal in all processes and nearly always unique."""
     return zlib.crc32(name.encode()) + 1

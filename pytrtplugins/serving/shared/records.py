@@ -1,4 +1,4 @@
-"""What CPU processes and engine processes say to each other over a stream: records of one size, some with JSON behind them."""
+"""Messages on the stream between CPU and engine processes: records of fixed size, some followed by JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_JSON = 16 << 20
 
 
 class Kind(enum.IntEnum):
-    """What a record says."""
+    """The kind of a record."""
 
     REQUEST = 1
     """Compute what lies in a slot."""
@@ -33,7 +33,7 @@ class Kind(enum.IntEnum):
 
 
 class Record(NamedTuple):
-    """A record.
+    """A message.
 
     Attributes:
         kind: What it says.
@@ -61,7 +61,7 @@ class Record(NamedTuple):
 
 
 def write_record(record: Record, data: Any = None) -> bytes:
-    """The bytes of a record, with the JSON of ``data`` behind it for `Kind.STATE`."""
+    """A record as bytes, followed by the JSON of ``data`` for `Kind.STATE`."""
     if data is None:
         return _FORM.pack(*record)
     text = json.dumps(data).encode()
@@ -69,13 +69,13 @@ def write_record(record: Record, data: Any = None) -> bytes:
 
 
 class Reader:
-    """Takes bytes as they come, and gives records."""
+    """Splits a stream of bytes into records."""
 
     def __init__(self) -> None:
         self._waiting = b""
 
     def feed(self, data: bytes) -> Iterator[tuple[Record, Any]]:
-        """The records that are whole now, with their JSON.
+        """Yield the complete records with their JSON.
 
         Raises:
             FormatError: the bytes are no records.
@@ -85,16 +85,16 @@ class Reader:
         while at + _FORM.size <= len(data):
             record = Record._make(_FORM.unpack_from(data, at))
             end = at + _FORM.size
-            found = None
+            data_of_record = None
             if record.kind == Kind.STATE:
                 if record.length > _MOST_JSON:
                     raise FormatError(f"record: JSON of {record.length:,} bytes")
                 if end + record.length > len(data):
                     break
-                found = parse_json(data[end : end + record.length].decode("utf-8", "replace"), "record")
+                data_of_record = parse_json(data[end : end + record.length].decode("utf-8", "replace"), "record")
                 end += record.length
             elif record.kind not in (1, 2, 4, 5):
                 raise FormatError(f"record: kind {record.kind} is unknown")
             at = end
-            yield record, found
+            yield record, data_of_record
         self._waiting = data[at:]

@@ -36,11 +36,11 @@ class SharedSettings:
 
     @staticmethod
     def create() -> int:
-        """Make an empty document; gives its descriptor, which other processes may be handed."""
+        """Create an empty document; returns its descriptor, to be passed to other processes."""
         return anonymous_memory("pytrt-board", _START + 2 * _HALF)
 
     def read(self) -> dict[str, Any]:
-        """The document. Do not change it."""
+        """The document; it must not be changed."""
         number, size = _HEAD.unpack(os.pread(self._descriptor, _HEAD.size, 0))
         while number != self._number:
             data = os.pread(self._descriptor, size, _START + number % 2 * _HALF)
@@ -83,7 +83,7 @@ class SharedSettings:
             self._lock("LOCK_UN", name)
 
     def is_held(self, name: str) -> bool:
-        """Whether a process says that it is in use."""
+        """Whether a process has marked a name as in use."""
         if name in self._holds:
             return True
         try:
@@ -94,7 +94,7 @@ class SharedSettings:
         return False
 
     def _lock(self, kind: str, name: str) -> None:
-        """Lock a byte that stands for a name; the kernel unlocks it where this process dies. To lock it alone does not wait."""
+        """Lock or unlock a byte that stands for a name, without waiting; the kernel unlocks it if this process dies."""
         import fcntl  # as above
 
         operation = getattr(fcntl, kind) | (fcntl.LOCK_NB if kind == "LOCK_EX" else 0)

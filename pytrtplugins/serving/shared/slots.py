@@ -1,4 +1,4 @@
-"""Shared memory between a CPU process and the engine processes: slots that hold a request and its answer.
+"""Shared memory between a CPU process and the engine processes: slots for a request and its answer.
 
 The memory has no name (memfd): it is gone with the last process that has it, however these end, so nothing can be left over.
 """
@@ -20,7 +20,7 @@ _GENERATION_BYTES = 4
 
 
 class Block:
-    """Shared memory, mapped: units, then a table of generations, then one of those whose computing has begun.
+    """Mapped shared memory: units, a table of generations, and a table of generations whose computation has begun.
 
     Args:
         descriptor: Of the memory, from `create`.
@@ -39,7 +39,7 @@ class Block:
 
     @staticmethod
     def create(units: int, name: str = "pytrt-slots") -> int:
-        """Make memory of so many units, and give its descriptor; pages that nobody has written take no memory."""
+        """Create memory of so many units, and return its descriptor; pages that were never written take no memory."""
         return anonymous_memory(name, units * (UNIT + 2 * _GENERATION_BYTES))
 
     def part(self, first: int, start: int, size: int) -> memoryview:
@@ -54,7 +54,7 @@ class Block:
         return self._view[begin : begin + size]
 
     def generation(self, first: int) -> int:
-        """How often the slot was given away.
+        """How often the slot was allocated.
 
         Raises:
             FormatError: there is no such unit.
@@ -64,7 +64,7 @@ class Block:
         return self._generations[first]
 
     def advance(self, first: int) -> int:
-        """Count that the slot is given away, and give the new count."""
+        """Count an allocation of the slot, and return the new count."""
         count = (self.generation(first) + 1) & 0xFFFFFFFF
         self._generations[first] = count
         return count
@@ -79,7 +79,7 @@ class Block:
 
 
 class Slots:
-    """Gives slots of a block away, and takes them back; used by the one process that owns the block.
+    """Allocates and frees slots of a block; used by the one process that owns the block.
 
     Half of the memory is shared out among the models, so that a flood of requests for one of them leaves room for the others; who needs
     more than that takes it from the other half.
@@ -119,19 +119,19 @@ class Slots:
         return first, count, self.block.advance(first)
 
     def give_back(self, first: int, count: int, model: int = 0) -> None:
-        """Take back what `take` gave."""
+        """Free what `take` allocated."""
         self._taken[first : first + count] = bytes(count)
         self._used[model] -= count
 
     @property
-    def free(self) -> int:
-        """Units that nobody has."""
+    def free_units(self) -> int:
+        """Units that are not allocated."""
         return self._taken.count(0)
 
     def _may_have(self, count: int, model: int) -> bool:
-        """Whether a model gets so many units more: of its own part, or of what all share."""
-        wanted = self._used[model] + count - self._own
-        if wanted <= 0:
+        """Whether a model may get so many more units: from its own share, or from the common one."""
+        from_shared = self._used[model] + count - self._own
+        if from_shared <= 0:
             return True
-        others = sum(max(0, used - self._own) for each, used in enumerate(self._used) if each != model)
-        return wanted + others <= self._common
+        others = sum(max(0, used - self._own) for other, used in enumerate(self._used) if other != model)
+        return from_shared + others <= self._common

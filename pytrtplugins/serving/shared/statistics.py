@@ -1,4 +1,4 @@
-"""Counts of what was served, which several processes write."""
+"""Request counts, written by several processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Row = MutableSequence[int] | memoryview
 
 
 class Statistics:
-    """Counts of one model: a row of whole numbers for each process, which alone writes it.
+    """Counts of one model: one row of integers per process, which alone writes it.
 
     Args:
         rows: Memory of `width` numbers for each process; None: of this one alone.
@@ -54,7 +54,7 @@ class Statistics:
         self._own[_IN_FLIGHT] += 1
 
     def ended(self) -> None:
-        """Count a request as answered, with whatever."""
+        """Count a request as answered, successfully or not."""
         self._own[_IN_FLIGHT] -= 1
 
     def waits(self, requests: int) -> None:
@@ -83,7 +83,7 @@ class Statistics:
             own[_ROWS + bisect_left(BATCHES, batch_rows)] += 1
 
     def answered(self, preprocess_s: float, postprocess_s: float, on_device: bool = False) -> None:
-        """Count a request that also went through the model's `preprocess` and `postprocess`.
+        """Count a request that also used the model's `preprocess` and `postprocess`.
 
         Args:
             preprocess_s: Seconds that the first took.
@@ -97,7 +97,7 @@ class Statistics:
         own[_FIELDS["on_device"]] += on_device
 
     def failed(self, status: int) -> None:
-        """Count a request that got an error, with HTTP's code of it."""
+        """Count a request that failed, with its HTTP status."""
         self._own[_FIELDS["late" if status == 504 else "refused" if status in (429, 503) else "failed"]] += 1
 
     def total(self) -> dict[str, int]:
@@ -114,7 +114,7 @@ class Statistics:
 
 
 class Processes:
-    """How many processes of each role run, and how often one was started again; the supervisor alone writes it.
+    """Number of running processes by role, and of restarts; written by the supervisor alone.
 
     Args:
         numbers: Memory of `width` numbers; None: those of a server in one process.
@@ -131,12 +131,12 @@ class Processes:
             self._numbers[index] = running.get(role, 0)
 
     def restarted(self, role: str) -> None:
-        """Count a process that is started in the place of one that died."""
+        """Count a process that replaces one that died."""
         self._numbers[len(ROLES) + ROLES.index(role)] += 1
 
     @property
     def running(self) -> dict[str, int]:
-        """Processes that run, by role."""
+        """Number of running processes by role."""
         return {role: self._numbers[index] for index, role in enumerate(ROLES)}
 
     @property
@@ -146,7 +146,7 @@ class Processes:
 
 
 class Counts:
-    """The counts of a server, in memory that its processes share.
+    """All counts of a server, in shared memory.
 
     Args:
         models: How many.
@@ -188,7 +188,7 @@ class Counts:
 
     @staticmethod
     def size(models: int, cpu: int, engines: int) -> int:
-        """Bytes of memory that the counts take."""
+        """Size of the counts, in bytes."""
         return 8 * ((cpu + engines) * models * Statistics.width + Processes.width + Heartbeats.width * max(1, engines))
 
 

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 
 from ...errors import FormatError
 from ...utils.file_set import FileSet
-from ...utils.xml_text import parse_children, root_of
+from ...utils.xml_text import parse_children, root_tag
 from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, PhotoFilter, Problem, rows_of
 from .photo_files import PhotoFiles
 
@@ -114,4 +114,4 @@ def _xml_files(files: FileSet) -> list[str]:
 
 
 def _is_cvat(files: FileSet, name: str) -> bool:
-    return root_of(files.read(name, _MAX_BYTES), name, max_bytes=_MAX_BYTES) == "annotations"
+    return root_tag(files.read(name, _MAX_BYTES), name, max_bytes=_MAX_BYTES) == "annotations"

@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 
 from ...errors import FormatError
 from ...utils.file_set import FileSet
-from ...utils.xml_text import parse_children, root_of
+from ...utils.xml_text import parse_children, root_tag
 from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, PhotoFilter, Problem, rows_of
 from .pairing import AmbiguousError, Pairs
 from .photo_files import PhotoFiles
@@ -123,6 +123,6 @@ def _xml_files(files: FileSet) -> list[str]:
 
 def _is_voc(files: FileSet, name: str) -> bool:
     try:
-        return root_of(files.read(name, _MAX_BYTES), name) == "annotation"
+        return root_tag(files.read(name, _MAX_BYTES), name) == "annotation"
     except FormatError:  # a larger file is of another format
         return False

@@ -1,1 +1,1 @@
-"""Parts of the engine that a run on one machine works without: other loaders, CUDA graphs, and Ray."""
+"""Optional parts of the engine: other loaders, CUDA graphs, and Ray."""

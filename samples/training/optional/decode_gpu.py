@@ -1,4 +1,4 @@
-"""JPEG files decoded and shrunk on the GPU; what it cannot decode goes to the CPU."""
+"""Decode and shrink JPEG files on the GPU; unsupported files go to the CPU."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _MOST_BYTES = 1 << 26  # of photos that are shrunk together, which needs several
 
 
 class GpuDecoder(Protocol):
-    """Decodes the files of a batch together."""
+    """Interface of a decoder of a batch of files."""
 
     def decode(self, files: Sequence[bytes]) -> list[Tensor | None]:
         """The (height, width, 3) uint8 pixels of each file on the device, for its current stream; None where it cannot."""
 
 
 class TorchvisionDecoder:
-    """nvJPEG through torchvision."""
+    """Decoder on nvJPEG, through torchvision."""
 
     def __init__(self, device: torch.device) -> None:
         self._device, feature = device, 'decoder "torchvision"'
@@ -44,10 +44,10 @@ class TorchvisionDecoder:
         inputs = [torch.frombuffer(bytearray(file), dtype=torch.uint8) for file in files]
         mode = self._io.ImageReadMode.RGB
         try:
-            found = self._io.decode_jpeg(inputs, mode=mode, device=self._device)
+            images = self._io.decode_jpeg(inputs, mode=mode, device=self._device)
         except RuntimeError:  # one of them is no JPEG file that it knows
-            found = [self._alone(data, mode) for data in inputs]
-        return [None if image is None else image.permute(1, 2, 0) for image in found]
+            images = [self._alone(data, mode) for data in inputs]
+        return [None if image is None else image.permute(1, 2, 0) for image in images]
 
     def _alone(self, data: Tensor, mode: Any) -> Tensor | None:
         try:
@@ -57,7 +57,7 @@ class TorchvisionDecoder:
 
 
 class NvimgcodecDecoder:
-    """NVIDIA's nvImageCodec, which uses the JPEG engines of GPUs that have them."""
+    """Decoder on NVIDIA's nvImageCodec, which uses the JPEG engines of GPUs that have them."""
 
     def __init__(self, device: torch.device) -> None:
         os.environ.setdefault("PYNVIMGCODEC_VERBOSITY", "0")  # what it cannot decode goes to the CPU
@@ -72,23 +72,23 @@ class NvimgcodecDecoder:
         """See `GpuDecoder`."""
         stream = torch.cuda.current_stream(self._device).cuda_stream
         streams = [self._stream_of(file) for file in files]
-        found = self._decoder.decode(streams, params=self._params, cuda_stream=stream)
-        return [None if image is None else torch.as_tensor(image, device=self._device) for image in found]
+        images = self._decoder.decode(streams, params=self._params, cuda_stream=stream)
+        return [None if image is None else torch.as_tensor(image, device=self._device) for image in images]
 
 
 DECODERS = {"torchvision": TorchvisionDecoder, "nvimgcodec": NvimgcodecDecoder}
 """By name, in the order in which "auto" tries them."""
 
 
-def _make_decoder(wanted: Any, device: torch.device) -> GpuDecoder:
-    if not isinstance(wanted, str):
-        return wanted
+def _make_decoder(choice: Any, device: torch.device) -> GpuDecoder:
+    if not isinstance(choice, str):
+        return choice
     if device.type != "cuda":
         raise UsageError(f"the loader spdl-gpu decodes on a GPU; the device is {device}.\nDo: give --loader spdl-cpu")
-    if wanted != "auto":
-        if wanted not in DECODERS:
-            raise UsageError(f"decoder {wanted!r} is unknown.\nDo: choose one of auto, {', '.join(DECODERS)}")
-        return DECODERS[wanted](device)
+    if choice != "auto":
+        if choice not in DECODERS:
+            raise UsageError(f"decoder {choice!r} is unknown.\nDo: choose one of auto, {', '.join(DECODERS)}")
+        return DECODERS[choice](device)
     try:
         return TorchvisionDecoder(device)
     except MissingExtraError:
@@ -96,7 +96,7 @@ def _make_decoder(wanted: Any, device: torch.device) -> GpuDecoder:
 
 
 class GpuDecoding:
-    """The decoding stage: a batch's files to the pixels of its photos on the device.
+    """The decoding stage: from a batch's files to pixels on the device.
 
     Args:
         decoder: A name of `DECODERS`, "auto", or a `GpuDecoder`.
@@ -110,7 +110,7 @@ class GpuDecoding:
         self._decoder = _make_decoder(decoder, copies.device)
 
     def decode(self, step: int, records: Sequence[Any], slot: Slot) -> Tensor:
-        """(N, side, side, 3) uint8 pixels on the device, in the stream of the copies; keys and boxes go into the slot.
+        """Decode a batch to (N, side, side, 3) uint8 pixels on the device, on the copy stream; keys and boxes go into the slot.
 
         Raises:
             ImageError: A photo does not decode, neither here nor on the CPU.
@@ -122,8 +122,8 @@ class GpuDecoding:
             alike = defaultdict[torch.Size, list[int]](list)
             for row, image in enumerate(images):
                 if image is None:
-                    records[row], found = self._photos.decode(step, row, records[row])
-                    image = images[row] = torch.tensor(found, device=device)
+                    records[row], decoded = self._photos.decode(step, row, records[row])
+                    image = images[row] = torch.tensor(decoded, device=device)
                 alike[image.shape].append(row)
             pixels = torch.full((len(records), side, side, 3), GREY, dtype=torch.uint8, device=device)
             for rows in _together(alike):  # one call for photos of a size: each one is work for the host
@@ -138,7 +138,7 @@ class GpuDecoding:
         return pixels
 
     def _decode(self, files: Sequence[bytes]) -> list[Tensor | None]:
-        """What the decoder makes of usual JPEG files of usual size that are stored upright; None for all others."""
+        """Decode the JPEG files of usual size that are stored upright; None for all others."""
         headers = [read_header(file) for file in files]
         usual = [
             i

@@ -1,4 +1,4 @@
-"""The gradients of a step as CUDA graphs: captured once for each shape of the inputs, then replayed."""
+"""Gradients of a step as CUDA graphs: captured once per input shape, then replayed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ WARM_UPS = 3  # before a capture: libraries and compilers choose their kernels i
 
 @dataclass(frozen=True)
 class _Captured:
+    """A captured graph with its input and gradient buffers."""
+
     graph: torch.cuda.CUDAGraph
     inputs: tuple[Tensor, ...]
     output: Tensor
@@ -22,7 +24,7 @@ class _Captured:
 
 
 class Graphs:
-    """Calls a function that computes gradients, without launching its kernels one by one.
+    """Replays a function that computes gradients, instead of launching its kernels one by one.
 
     Random numbers follow the seed: a replay takes that of the device's generator as it is then. The graphs share their memory, since
     what one of them leaves there is used before the next is replayed.
@@ -44,16 +46,16 @@ class Graphs:
         shapes = shape, *(tensor.shape for tensor in inputs)
         if shapes not in self._captured:
             self._captured[shapes] = self._capture(shape, inputs)
-        held = self._captured[shapes]
-        for target, source in zip(held.inputs, inputs, strict=True):
+        captured = self._captured[shapes]
+        for target, source in zip(captured.inputs, inputs, strict=True):
             target.copy_(source)
-        held.graph.replay()
-        for parameter, gradient in zip(self._parameters, held.gradients, strict=True):
+        captured.graph.replay()
+        for parameter, gradient in zip(self._parameters, captured.gradients, strict=True):
             parameter.grad = gradient
-        return held.output.clone()
+        return captured.output.clone()
 
     def _capture(self, shape: Hashable, inputs: tuple[Tensor, ...]) -> _Captured:
-        """Warm up beside the current stream, then record; random numbers and the module's statistics stay what they were."""
+        """Warm up on a side stream, then capture; random numbers and the module's statistics are restored."""
         inputs = tuple(tensor.clone() for tensor in inputs)
         seeds, statistics = torch.cuda.get_rng_state(), [buffer.clone() for buffer in self._module.buffers()]
         side = torch.cuda.Stream()

@@ -1,4 +1,4 @@
-"""Ranks on a Ray cluster: Ray Train starts them on its machines, and again when a process or a machine dies."""
+"""Run ranks on a Ray cluster: Ray Train starts them, and restarts them when a process or a machine dies."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def launch_on_ray(job: Job, address: str) -> None:
             stop = ray.remote(num_cpus=0, scheduling_strategy=here)(threading.Event).remote()
             _wait(_trainer(train, job, stop), signals, stop)
         except train.TrainingFailedError as error:
-            raise _explained(error, ray.exceptions.RayActorError) from error
+            raise _explain(error, ray.exceptions.RayActorError) from error
         finally:
             ray.shutdown()
 
@@ -85,7 +85,7 @@ def _trainer(train: Any, job: Job, stop: Any) -> Any:
 
 
 def _wait(trainer: Any, signals: Sequence[int], stop: Any) -> None:
-    """Wait for the ranks; tell them of a signal, and give them the time that torchrun gives."""
+    """Wait for the ranks; forward a signal to them, and wait as long as torchrun does."""
     fitted: Future[Any] = Future()
 
     def fit() -> None:
@@ -95,18 +95,18 @@ def _wait(trainer: Any, signals: Sequence[int], stop: Any) -> None:
             fitted.set_exception(error)
 
     threading.Thread(target=fit, daemon=True).start()  # outside the main thread Ray leaves the signals to us
-    told = math.inf
+    signalled_at = math.inf
     while not wait([fitted], _LOOK_S).done:
-        if signals and told == math.inf:
-            told = time.monotonic()
+        if signals and signalled_at == math.inf:
+            signalled_at = time.monotonic()
             stop.set.remote()
-        elif time.monotonic() - told > _GRACE_S:
+        elif time.monotonic() - signalled_at > _GRACE_S:
             raise ExecutionError(f"the ranks did not end within {_GRACE_S} s.\nDo: run the same command with --resume")
     fitted.result()
 
 
 def _work(job: Mapping[str, Any]) -> None:
-    """One rank, in a thread of Ray's process."""
+    """Run one rank, in a thread of Ray's process."""
     try:
         os.chdir(job["folder"])
         main = runpy.run_path(job["program"])["main"]
@@ -131,17 +131,17 @@ def _listen(stop: Any, signals: list[int]) -> None:
 
 
 def _warn_of_waiting(there: Mapping[str, float], job: Job) -> None:
-    """Say that the cluster lacks what the ranks need: Ray waits for more machines, without an end."""
-    wanted = {"CPU": job.ranks * job.cores} | ({"GPU": job.ranks} if job.device == "cuda" else {})
-    for name, count in wanted.items():
+    """Warn that the cluster lacks what the ranks need: Ray waits for more machines without end."""
+    needed = {"CPU": job.ranks * job.cores} | ({"GPU": job.ranks} if job.device == "cuda" else {})
+    for name, count in needed.items():
         if (has := there.get(name, 0)) < count:
             print(
                 f"{count} {name}s are needed, the cluster has {has:g}: waiting for more.\nDo: add machines, or give a smaller --gpus"
             )
 
 
-def _explained(error: Any, died: type[Exception]) -> ExecutionError:
-    """Ray's exception in our words: a rank that died comes before those that missed it."""
+def _explain(error: Any, died: type[Exception]) -> ExecutionError:
+    """Ray's exception in this package's words: a dead rank comes before those that waited for it."""
     failures = sorted(getattr(error, "worker_failures", {}).items())
     failures.sort(key=lambda each: not isinstance(each[1], died))
     rank, cause = failures[0] if failures else (None, error)

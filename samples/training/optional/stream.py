@@ -1,4 +1,4 @@
-"""The loaders that work beside the steps: SPDL's stages, each with its own threads, and bounded queues between them."""
+"""Loaders that run next to the steps: SPDL's stages, each with its own threads, and bounded queues between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..loader import Loader, Options
 from ..staging import Copies, Slot, Staged
 from .decode_gpu import GpuDecoding
 
-__all__ = ["GpuStream", "Stream"]
+__all__ = ["GpuStagedLoader", "StagedLoader"]
 
 _PART = 8  # photos at most that a thread works on at a time
 _MOST_DECODERS = 8  # steps wait for Python's lock the longer the more threads share it
@@ -26,7 +26,7 @@ _MOST_DECODERS = 8  # steps wait for Python's lock the longer the more threads s
 
 @dataclass(eq=False)
 class _Work:
-    """A step's batch on its way through the stages; or the error that ended it."""
+    """A step's batch on its way through the stages, or the error that ended it."""
 
     step: int
     slot: Slot
@@ -35,8 +35,8 @@ class _Work:
     error: Exception | None = None
 
 
-class Stream(Loader):
-    """Read, decode, stage: all at once, for different photos. See `Loader`.
+class StagedLoader(Loader):
+    """Loader with the stages read, decode and stage, all concurrent. See `Loader`.
 
     A slot of host memory is taken for each step; the stages fill it, and it is copied to the device on a stream of its own. It is
     free again when a step has taken the batch: so there are ``ahead`` batches at most, in work and ready together, however slow
@@ -81,7 +81,7 @@ class Stream(Loader):
         return builder.build(num_threads=1, use_thread_output_queue=True, task_hook_factory=lambda _: [])
 
     def _add_stage(self, builder: Any, name: str, batches: int, work: Callable[[Any], Any]) -> None:
-        """A stage for so many batches at a time, with threads of its own: SPDL alone would run some more than it is told."""
+        """Add a stage for a number of concurrent batches, with its own threads: SPDL alone would start more."""
         builder.pipe(work, concurrency=batches, executor=self._executor(name, batches), output_order="input", name=name)
 
     def _executor(self, name: str, threads: int) -> ThreadPoolExecutor:
@@ -99,7 +99,7 @@ class Stream(Loader):
             yield _Work(step, slot, numbers, [None] * len(numbers))
 
     def _shared(self, stage: str, threads: int, do: Callable[[_Work, range], None]) -> Callable[[_Work], _Work]:
-        """A stage's work on a batch: its threads take some rows each."""
+        """Split a stage's work on a batch: each of its threads takes some rows."""
         self.clock.declare(stage, threads)
         executor, most = self._executor(f"{stage}-rows", threads), self.photos.sampler.share
         part = max(1, min(_PART, -(-most // threads)))
@@ -114,7 +114,7 @@ class Stream(Loader):
             try:
                 parts = [range(begin, min(begin + part, count)) for begin in range(0, count, part)]
                 running = [executor.submit(some, work, rows) for rows in parts]
-                errors = [error for each in running if (error := each.exception()) is not None]
+                errors = [error for future in running if (error := future.exception()) is not None]
             except (RuntimeError, CancelledError) as error:  # the loader was closed
                 errors = [error]  # type: ignore[list-item]
             if errors and work.error is None:
@@ -148,14 +148,14 @@ class Stream(Loader):
     @override
     def _take(self, step: int) -> Batch:
         try:
-            found = self._pipeline.get_item()
+            item = self._pipeline.get_item()
         except EOFError:
             raise ExecutionError(
                 f"the loader ended before step {step}.\nDo: look for the error before this one"
             ) from None
-        if isinstance(found, Exception):
-            raise found
-        slot, staged = found
+        if isinstance(item, Exception):
+            raise item
+        slot, staged = item
         self._free.put(slot)
         return staged.arrive()
 
@@ -171,13 +171,13 @@ class Stream(Loader):
                 executor.shutdown(cancel_futures=True)
 
     def _close_with_main(self) -> None:
-        """Python waits for threads at its end, so they have to end by themselves where nobody closed the loader."""
+        """End the threads when Python's main thread ends, if nobody closed the loader."""
         while not self.closed.wait(0.2):
             if not threading.main_thread().is_alive():
                 self.close()
 
 
-class GpuStream(Stream):
-    """The same with photos decoded on the GPU."""
+class GpuStagedLoader(StagedLoader):
+    """`StagedLoader` with photos decoded on the GPU."""
 
     on_gpu = True

@@ -74,7 +74,7 @@ def test_each_column_has_its_own_figure():
         "p50 ms": "7.50", "p99 ms": "9.12", "waiting": "25%", "computing": "62%", "preprocess ms": "2.50",
         "postprocess ms": "3.75",
     }  # fmt: skip
-    assert dict(zip(serve_top._COLUMNS, serve_top._cells("animals", load), strict=True)) == expected
+    assert dict(zip(serve_top._COLUMNS, serve_top._model_cells("animals", load), strict=True)) == expected
 
 
 def test_as_json_it_has_the_same_figures(pytrt, server):

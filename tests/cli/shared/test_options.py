@@ -33,7 +33,7 @@ ENGINE = SimpleNamespace(name="stub", precision="int8", arithmetic=Arithmetic("i
           "--batch", "4"],
          {**OPENED, "calibration": Path("p"), "mode": "stretch", "settings": {"batch": [1, 8]},
           "plugins": {"a::B": "compute", "a::C": "enqueue"}, "batch": 4,
-          "said": {"names": Path("n"), "mode": "darknet", "score_threshold": 0.25}}),
+          "details": {"names": Path("n"), "mode": "darknet", "score_threshold": 0.25}}),
         (["run", *BUILT, "--setting", "int8=always", "--plugin-form", "a::B=compute", "--batch", "4"],
          {**OPENED, "settings": {"int8": "always"}, "plugins": {"a::B": "compute"}, "batch": 4}),
         (["bench", *BUILT, "--setting", "batch=1,8", "--plugin-form", "a::B=compute"],
@@ -70,7 +70,7 @@ def test_what_an_opened_engine_is_built_with(asked, tmp_path, calibrated):
     built = asked(loading, "build", ENGINE)
     given = {"precision": "int8", "cache": tmp_path / "c", "calibration": Path("p")} if calibrated else {}
     said = {"names": ["cat"], "mode": "darknet"}
-    loading.open_engine(path, weights=Path("w"), mode="stretch", batch=4, said=said, **options, **given)
+    loading.open_engine(path, weights=Path("w"), mode="stretch", batch=4, details=said, **options, **given)
     assert read == [((path, Path("w"), 4), {})]
     assert read_description(model) == Description(("cat",), "darknet")
     assert made == ([(("minmax", Path("p"), tmp_path / "c"), {"mode": "stretch"})] if calibrated else [])

@@ -10,7 +10,7 @@ from pytrtplugins.engines import Arithmetic
 from pytrtplugins.engines.base import arithmetic as module
 from pytrtplugins.engines.base.arithmetic import arithmetic_of
 from pytrtplugins.passes import prepare, quantize, to_half
-from pytrtplugins.passes.prepare import ready_for
+from pytrtplugins.passes.prepare import in_opset_of_precision
 from pytrtplugins.tensor import DType
 from tests.engines.model_parts import parsed
 from tests.engines.networks import conv_net, image
@@ -48,7 +48,9 @@ def test_a_float_model_computes_as_asked_or_in_the_rests_precision(model, asked,
 @pytest.mark.parametrize(("precision", "first"), [("int8", "int8"), ("fp8", "fp32")])  # an image's layer takes no FP8
 def test_layers_with_codes_for_weights_and_the_others_are_told_apart(model, table, precision, first):
     def found(**options):
-        quantized = quantize(ready_for(model, precision), table, precision=precision, float_last=False, **options)
+        quantized = quantize(
+            in_opset_of_precision(model, precision), table, precision=precision, float_last=False, **options
+        )
         return arithmetic_of(quantized, precision)
 
     every, one = found(), found(exclude=["conv1"])
@@ -58,7 +60,9 @@ def test_layers_with_codes_for_weights_and_the_others_are_told_apart(model, tabl
 
 
 def test_a_name_does_not_change_what_the_codes_are(model, table):
-    arithmetic = arithmetic_of(quantize(ready_for(model, "fp8"), table, precision="fp8", float_last=False), "int8")
+    arithmetic = arithmetic_of(
+        quantize(in_opset_of_precision(model, "fp8"), table, precision="fp8", float_last=False), "int8"
+    )
     assert (arithmetic.precision, set(arithmetic.layers.values())) == ("fp8", {"fp32", "fp8"})
     assert str(arithmetic) == "int8, which computes in fp8 (the model was built without INT8 layers)"
 

@@ -5,7 +5,7 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.engines import BuildOptions
-from pytrtplugins.engines.base.failures import explained_runs, explaining, shortened
+from pytrtplugins.engines.base.failures import as_error, explained_runs, shorten_message
 from pytrtplugins.engines.registry import engine_class
 from pytrtplugins.errors import BuildError, EngineError, ExecutionError, ModelError
 from pytrtplugins.passes import prepare
@@ -86,12 +86,12 @@ def test_what_a_plugin_raises_stays_what_it_raised(engine):
 
 
 def test_exceptions_of_ours_pass_and_others_keep_their_cause():
-    with pytest.raises(ModelError, match=r"^ours$"), explaining("it failed", "cpu"):
+    with pytest.raises(ModelError, match=r"^ours$"), as_error("it failed", "cpu"):
         raise ModelError("ours")
-    with pytest.raises(BuildError, match=r"^it failed: KeyError$") as caught, explaining("it failed", "cpu"):
+    with pytest.raises(BuildError, match=r"^it failed: KeyError$") as caught, as_error("it failed", "cpu"):
         raise KeyError
     assert isinstance(caught.value.__cause__, KeyError)
-    with pytest.raises(KeyboardInterrupt), explaining("it failed", "cpu"):
+    with pytest.raises(KeyboardInterrupt), as_error("it failed", "cpu"):
         raise KeyboardInterrupt
 
 
@@ -110,12 +110,14 @@ def test_methods_of_contexts_are_explained():
 
 def test_a_text_is_shortened_to_its_first_useful_lines():
     text = "Exception from src/inference/core.cpp:105:\n\nCheck 'false' failed at src/a.cpp:1:\nthe reason\nthe reason\nmore"
-    assert shortened(text) == "the reason\nmore"
-    assert shortened("\n") == ""
-    assert shortened("Exception from src/core.cpp:105:") == "Exception from src/core.cpp:105:"
-    assert shortened("it failed\nAt:\n/a/b.py(12): run\n/a/c.py(3): <module>\nthere, too") == "it failed\nthere, too"
+    assert shorten_message(text) == "the reason\nmore"
+    assert shorten_message("\n") == ""
+    assert shorten_message("Exception from src/core.cpp:105:") == "Exception from src/core.cpp:105:"
+    assert (
+        shorten_message("it failed\nAt:\n/a/b.py(12): run\n/a/c.py(3): <module>\nthere, too") == "it failed\nthere, too"
+    )
     long = "\n".join(f"line {index}" for index in range(10_000))
-    found = shortened(long)
+    found = shorten_message(long)
     assert len(found) <= 1500
     assert found.startswith("line 0\nline 1\n")
     assert found.endswith(f"of {len(long):,} characters; the whole text is in .text")
@@ -136,4 +138,4 @@ def test_a_node_that_onnxruntime_writes_with_others_is_named_where_one_of_these_
 
 
 def test_a_node_in_onnxruntimes_own_layout_has_the_models_name():
-    assert shortened("running Conv node. Name:'a_nchwc' Status") == "running Conv node. Name:'a' Status"
+    assert shorten_message("running Conv node. Name:'a_nchwc' Status") == "running Conv node. Name:'a' Status"

@@ -11,7 +11,7 @@ import pytrtplugins as ptp
 from darknet2caffe import read_network, to_onnx
 from darknet2caffe.cfg import parse_cfg
 from pytrtplugins.passes import prepare, quantize
-from pytrtplugins.passes.prepare import ready_for
+from pytrtplugins.passes.prepare import in_opset_of_precision
 
 SAMPLES = Path(__file__).parents[3] / "samples/models"
 DARKNET = Path("/usr/share/darknet/cfg")
@@ -43,4 +43,4 @@ def animals_engine(batch):
 
 def in_fp8(model, table):
     """A prepared model with Q/DQ in FP8, prepared again."""
-    return prepare(quantize(ready_for(model, "fp8"), table, precision="fp8"))
+    return prepare(quantize(in_opset_of_precision(model, "fp8"), table, precision="fp8"))

@@ -11,7 +11,7 @@ from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cuda.device.layout import FP8
 from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS
 from pytrtplugins.passes import CODES, prepare, quantize
-from pytrtplugins.passes.prepare import ready_for
+from pytrtplugins.passes.prepare import in_opset_of_precision
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.conftest import darknet_model, in_fp8
 from tests.engines.cuda.host import assert_near, assert_same, by_reference, host_execution, run_on_host, run_shuffled
@@ -66,7 +66,7 @@ def test_in_codes_it_is_the_reference_engines_but_for_codes_at_their_edges(name,
 def test_in_fp8_a_first_layer_in_float_takes_no_kernel_more():
     name = "yolov2-animals.cfg"
     model, inputs = darknet_model(name, size=32)
-    whole = prepare(quantize(ready_for(model, "fp8"), table_of(name), precision="fp8", float_first=False))
+    whole = prepare(quantize(in_opset_of_precision(model, "fp8"), table_of(name), precision="fp8", float_first=False))
     plans = [host_execution(each, inputs, DType.FLOAT16).plan for each in (whole, quantized(name, "fp8"))]
     assert [step.kind for step in plans[0].steps] == [step.kind for step in plans[1].steps]
 

@@ -7,12 +7,12 @@ from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.engines.base.types import BuildOptions
 from pytrtplugins.engines.registry import engine_class
 from pytrtplugins.passes import prepare, quantize
-from pytrtplugins.passes.prepare import ready_for
+from pytrtplugins.passes.prepare import in_opset_of_precision
 from tests.engines.networks import Affine, Complete, conv_net, image
 
 
 def quantized(*plugins, precision="int8"):
-    model = ready_for(prepare(conv_net(*plugins)), precision)
+    model = in_opset_of_precision(prepare(conv_net(*plugins)), precision)
     infos = (*model.graph.input, *model.graph.value_info, *model.graph.output)
     table = CalibrationTable({info.name: 0.01 for info in infos})
     return quantize(model, table, float_first=False, float_last=False, precision=precision)

@@ -82,7 +82,7 @@ def test_a_refusal_says_why(tmp_path):
         rtx_plan(model)
     asked = check_parser(model)
     assert (asked.refused, asked.library) == (False, "")
-    assert "nobody here has a class for node 'plugin'" in asked.problem
+    assert "node 'plugin' has no known class" in asked.problem
     parsed_model = check_parser(parsed("(float[2,2] x) => (float y) { y = Det (x) }", 18, 10))
     assert parsed_model.refused
     assert "Det_y" in parsed_model.problem

@@ -77,7 +77,7 @@ def test_the_smallest_and_the_largest_size_of_a_shard_are_taken():
 
 def test_sizes_of_sets_are_printed_in_millions_of_bytes(capsys):
     made = MadeSet("set", 1234, 5678, 2, 0, 12_345_678, "ab" * 32)
-    shards._print_made(Made("voc", ("cat",), (made,), {}, ()), upright=True)
+    shards._print_made_shards(Made("voc", ("cat",), (made,), {}, ()), upright=True)
     assert "set: 1,234 photos, 5,678 boxes, 2 shards, 12.3 MB, digest abababab" in capsys.readouterr().out
     checked = {"folder": "set", "photos": 1, "boxes": 2, "shards": 3, "bytes": 1_950_000, "digest": "cd" * 32}
     nothing = dict.fromkeys(("unlabelled", "identical", "turned"), 0) | {"classes": (), "problems": (), "repaired": ()}

@@ -22,7 +22,7 @@ def test_a_row_has_the_order_of_the_steps_above_it():
 
 
 def test_arrows_that_others_imply_are_left_out():
-    assert {name: picture._next(needed, GRAPH) for name, needed in GRAPH.items()} == {
+    assert {name: picture._direct_predecessors(needed, GRAPH) for name, needed in GRAPH.items()} == {
         "data": [],
         "train": ["data"],
         "draw": ["data"],

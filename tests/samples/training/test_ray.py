@@ -96,10 +96,10 @@ def test_the_rank_that_died_is_named_before_those_that_missed_it():
     class Failed(Exception):
         worker_failures = {0: RuntimeError("Connection closed by peer"), 1: Died(), 2: Died()}  # noqa: RUF012
 
-    found = ranks_on_ray._explained(Failed(), Died)
+    found = ranks_on_ray._explain(Failed(), Died)
     assert (found.rank, str(found).splitlines()[0]) == (1, "rank 1 died, or its machine; what it said is above.")
     assert "--resume" in str(found)
-    found = ranks_on_ray._explained(Died("no controller"), Died)
+    found = ranks_on_ray._explain(Died("no controller"), Died)
     assert found.rank is None
 
 

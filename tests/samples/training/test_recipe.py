@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 
 import tests.samples.needs_torch  # noqa: F401
-from pytrtplugins.utils.numbers import Several, Whole
+from pytrtplugins.utils.numbers import IntList, IntRange
 from training import recipe
 from training.recipe import add_recipe, option
 
@@ -15,7 +15,7 @@ from training.recipe import add_recipe, option
 class Widths(recipe.Recipe):
     """A recipe with an option of several numbers."""
 
-    part_widths: tuple[int, ...] = option((16, 32), Several(Whole(1, 64)), "filters")
+    part_widths: tuple[int, ...] = option((16, 32), IntList(IntRange(1, 64)), "filters")
 
 
 def test_each_number_has_an_option_with_its_default() -> None:

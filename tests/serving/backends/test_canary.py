@@ -99,7 +99,7 @@ def test_copies_take_no_more_than_half_of_the_memory_for_requests():
         rig.backend._slots.give_back(first, count)
         assert rig.do(infer(rig, x(3))).outputs["y"][0, 0] == 6
         rig.do(rig.until(lambda: shadow.total()["succeeded"]))
-        assert rig.backend._slots.free == rig.free
+        assert rig.backend._slots.free_units == rig.free
 
 
 def test_a_copy_that_a_dead_engine_process_had_is_not_computed_again():
@@ -107,11 +107,11 @@ def test_a_copy_that_a_dead_engine_process_had_is_not_computed_again():
         end, shadow = rig.played(1), rig.backend.services.every[1]
 
         async def copied():
-            shadow.copy(x(1), shadow.signature)
+            shadow.run_shadow(x(1), shadow.signature)
 
         rig.do(copied())
         rig.asked(end)
         end.close()
         rig.do(rig.until(lambda: shadow.statistics.total()["failed"]))
-        assert rig.backend._slots.free == rig.free
+        assert rig.backend._slots.free_units == rig.free
         assert rig.backend._parked == []

@@ -72,7 +72,7 @@ def test_in_one_process(registry):
 
 def test_in_two_engine_processes(registry):
     with Rig([registered(registry)], engines=2) as rig:
-        versions = rig.do(change_under_load(rig.backend, registry, lambda: rig.backend._slots.free))
+        versions = rig.do(change_under_load(rig.backend, registry, lambda: rig.backend._slots.free_units))
     assert {*versions} == {1, 2, 3}
     assert versions[0] == 1
 

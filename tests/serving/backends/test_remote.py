@@ -45,7 +45,7 @@ def test_requests_are_computed_in_another_process_and_each_gets_its_rows(shared)
     total = shared.backend.services["double"].statistics.total()
     assert (total["succeeded"], total["rows"]) == (9, 9)
     assert 1 <= total["batches"] <= 9
-    assert shared.backend._slots.free == shared.free
+    assert shared.backend._slots.free_units == shared.free
 
 
 def test_facts_reach_the_process_that_answers(shared):
@@ -56,7 +56,7 @@ def test_an_exception_of_the_model_is_the_answer_and_the_slot_is_free_again(shar
     with pytest.raises(RequestError, match=r"Double\.predict: ValueError: poison") as caught:
         shared.do(infer(shared, x(-1)))
     assert caught.value.status == 500
-    assert shared.backend._slots.free == shared.free
+    assert shared.backend._slots.free_units == shared.free
 
 
 def test_an_answer_larger_than_its_room_gets_more_room(shared):
@@ -66,7 +66,7 @@ def test_an_answer_larger_than_its_room_gets_more_room(shared):
     assert [room >= 256 for room in shared.backend._room.values()].count(
         True
     ) == 1  # small requests take no more than before
-    assert shared.backend._slots.free == shared.free
+    assert shared.backend._slots.free_units == shared.free
 
 
 def test_a_request_larger_than_all_memory_is_refused(shared):
@@ -106,7 +106,7 @@ def test_what_a_dead_engine_process_had_is_computed_by_another_alone(rig):
     first.close()
     assert rig.do(task).outputs["y"][0, 0] == 8
     assert request.extra & 1 == 0
-    assert rig.backend._slots.free == rig.free
+    assert rig.backend._slots.free_units == rig.free
 
 
 def test_a_request_that_kills_every_process_is_an_error_after_the_third(rig):
@@ -126,7 +126,7 @@ def test_a_request_that_kills_every_process_is_an_error_after_the_third(rig):
     with pytest.raises(RequestError, match="died 3 times while it computed this request"):
         rig.do(task)
     assert alone == [0, 1, 1]
-    assert rig.backend._slots.free == rig.free
+    assert rig.backend._slots.free_units == rig.free
     ends[0].close()
 
 
@@ -147,7 +147,7 @@ def test_requests_of_processes_that_died_are_tried_one_at_a_time_in_each(rig):
     second.close()
     rig.engine()  # computes what two processes have left, again one after the other
     assert [rig.do(task).outputs["y"][0, 0] for task in (*tasks, fresh)] == [0, 2, 4, 18]
-    assert rig.backend._slots.free == rig.free
+    assert rig.backend._slots.free_units == rig.free
 
 
 def test_who_asked_for_a_load_and_is_gone_does_not_keep_requests_from_being_computed_again(rig):
@@ -219,7 +219,7 @@ def test_an_answer_for_a_cpu_process_that_died_leaves_its_slots_alone(shared, go
     slots = shared.backend._slots
     first, count, generation = slots.take(4096)
     one, two = socket.socketpair()
-    peer = engine_process._Peer(one, process._blocks[0])
+    peer = engine_process._CpuPeer(one, process._blocks[0])
     peer.told.add(0)
     process._peers[0] = peer
     process._selector.register(one, 1, (0, peer))
@@ -271,7 +271,7 @@ def test_copies_get_memory_while_half_of_it_is_free():
         end = rig.played(1)
         rig.backend._slots.take((UNITS // 2 - 1) * UNIT)
         for free in (9, 8):
-            assert rig.backend._slots.free == free
+            assert rig.backend._slots.free_units == free
             rig.backend._submit(1, QueuedRequest(x(1), 1, token=id))
         with pytest.raises(RequestError, match="half of the memory") as caught:
             rig.backend._submit(1, QueuedRequest(x(1), 1, token=id))

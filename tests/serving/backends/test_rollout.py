@@ -51,8 +51,8 @@ def test_no_request_is_lost_in_one_process(loads):
 def test_no_request_is_lost_in_engine_processes_which_load_one_after_the_other(loads):
     with Rig(SPECS, engines=2) as rig:
         loads.most = 0
-        found = rig.do(under_load(rig.backend, lambda: rig.backend._slots.free))
-        assert rig.backend._slots.free == rig.free
+        found = rig.do(under_load(rig.backend, lambda: rig.backend._slots.free_units))
+        assert rig.backend._slots.free_units == rig.free
     assert found == [2 * number for number in range(len(found))]
     assert (loads.loads, loads.most, loads.closed) == (2 + 2 * TIMES, 1, 2 + 2 * TIMES)
 

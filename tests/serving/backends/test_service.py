@@ -32,15 +32,15 @@ def test_as_many_requests_wait_for_preprocess_as_the_queue_has_places_beside_tho
 
     async def run(threads):
         service = Service(spec("held", "Double", queue=queue), None, threads, workers, Limits(), Statistics())
-        service.opened(Signature.of(Held(), None))
+        service.set_ready(Signature.of(Held(), None))
         service._front = Held()
-        tasks = [asyncio.create_task(service._preprocessed(Request(b"1 2"))) for _ in range(workers + queue)]
+        tasks = [asyncio.create_task(service._preprocess(Request(b"1 2"))) for _ in range(workers + queue)]
         await asyncio.sleep(0)
         with pytest.raises(RequestError, match=f"{queue} requests wait for preprocess already") as caught:
-            await service._preprocessed(Request(b"1 2"))
+            await service._preprocess(Request(b"1 2"))
         Held.go.set()
         arrays = await asyncio.gather(*tasks)
-        again = await service._preprocessed(Request(b"3 4"))
+        again = await service._preprocess(Request(b"3 4"))
         return caught.value, arrays, again, service.statistics.total()["refused"]
 
     with ThreadPoolExecutor(workers) as threads:

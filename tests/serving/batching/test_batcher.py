@@ -12,7 +12,7 @@ import pytest
 
 from pytrtplugins.errors import ImageError, RequestError
 from pytrtplugins.serving.batching import batcher as module
-from pytrtplugins.serving.batching.batcher import Batcher, failure
+from pytrtplugins.serving.batching.batcher import Batcher, client_error
 from pytrtplugins.serving.batching.queue import BatchQueue, QueuedRequest
 from tests.clock import Clock
 from tests.serving.served import Double, Later, Lists, Lost, Wrong
@@ -141,13 +141,13 @@ def test_outputs_of_another_byte_order_keep_their_values():
 
 
 def test_an_image_that_cannot_be_decoded_is_the_clients_error():
-    told = failure(Double(), "preprocess", ImageError("image: damaged\nDo: fetch it again"))
+    told = client_error(Double(), "preprocess", ImageError("image: damaged\nDo: fetch it again"))
     assert (told.status, str(told)) == (400, "image: damaged")
 
 
 def test_what_a_model_refuses_stays_as_it_is():
     error = RequestError("no", status=418)
-    assert failure(Double(), "predict", error) is error
+    assert client_error(Double(), "predict", error) is error
 
 
 def test_without_a_thread_all_batches_are_computed_and_late_requests_are_answered():

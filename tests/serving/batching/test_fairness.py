@@ -34,7 +34,7 @@ def test_each_model_has_a_part_of_the_memory_that_no_other_takes(block):
     slots = Slots(block, 4)
     assert taken(slots, 0, 1) == 8 + 32  # its own, and all that is shared
     assert [taken(slots, model, 1) for model in (1, 2, 3)] == [8, 8, 8]
-    assert slots.free == 0
+    assert slots.free_units == 0
 
 
 def test_what_is_given_back_is_there_for_all(block):

@@ -35,7 +35,7 @@ def entered(limits, connections, asked=()):
         for number, each in enumerate(connections):
             admission.enter(each, number)
             if number in asked:
-                admission.asked(each)
+                admission.head_received(each)
 
     asyncio.run(enter())
     return [each.aborted for each in connections], [bool(each.told) for each in connections]
@@ -66,7 +66,7 @@ def test_connections_that_are_gone_do_not_count():
         for _ in range(3):
             each = Connection()
             network = admission.enter(each, 0)
-            admission.asked(each)
+            admission.head_received(each)
             admission.leave(each, network)
             assert not each.told
 
@@ -79,7 +79,7 @@ def test_all_that_stay_silent_are_closed_and_no_others():
         silent, asked = [Connection() for _ in range(200)], Connection()
         for each in (asked, *silent):
             admission.enter(each, 0)
-        admission.asked(asked)
+        admission.head_received(asked)
         while not all(each.aborted for each in silent):
             await asyncio.sleep(0.005)
         later = Connection()

@@ -156,7 +156,7 @@ def test_a_file_travels_to_an_engine_process_as_it_is_and_so_does_one_of_the_pro
             boxes = rig.do(service.infer({"image": np.array([data], object)})).outputs["boxes"]
             assert boxes.tolist() == [each["box"] for each in wanted["detections"]]
             assert codec.batches == [1, 1] * on_device
-        assert rig.backend._slots.free == rig.free
+        assert rig.backend._slots.free_units == rig.free
         assert rig.counts.statistics[0].total()["on_device"] == 2
 
 

@@ -33,7 +33,7 @@ def test_a_process_is_late_once_the_time_of_its_next_sign_has_passed():
     late = [signs.is_late(1, now) for now in (49.0, 50.0, 50.000001, 51.0)]
     assert (late, signs.is_late(0, 51.0)) == ([False, False, True, True], False)
     signs.end(1)
-    assert (signs.is_late(1, 51.0), signs.ended(1), signs.ended(0)) == (False, 1, 0)
+    assert (signs.is_late(1, 51.0), signs.kill_count(1), signs.kill_count(0)) == (False, 1, 0)
 
 
 def test_a_run_that_takes_too_long_is_known_and_one_that_has_ended_is_not(held):
@@ -102,7 +102,7 @@ def test_what_a_process_computed_when_it_hung_is_computed_once_more_and_what_wai
             rig.do(poison)
         rig.engine()
         assert rig.do(innocent).outputs["y"][0, 0] == 10
-        assert rig.backend._slots.free == rig.free
+        assert rig.backend._slots.free_units == rig.free
         for end in ends.values():
             end.close()
 

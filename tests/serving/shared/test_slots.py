@@ -17,7 +17,7 @@ def slots():
 
 def test_a_slot_has_as_many_units_as_it_needs(slots):
     assert [slots.take(size)[:2] for size in (1, UNIT, UNIT + 1, 3 * UNIT)] == [(0, 1), (1, 1), (2, 2), (4, 3)]
-    assert slots.free == 1
+    assert slots.free_units == 1
 
 
 def test_what_is_given_back_is_given_away_again_with_another_generation(slots):

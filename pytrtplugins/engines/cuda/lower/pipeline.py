@@ -10,7 +10,7 @@ from ....errors import BuildError, UsageError
 from ....model.ir import array_of, constant, dims_of, dtype_of, is_op, operand, remove_unused, set_attributes, to_ir
 from ....model.proto import node_name
 from ....passes import Eliminate, Pass, PropagateConstants
-from ....passes.half import halve
+from ....passes.half import convert_to_half
 from ....plugin.onnx_node import is_plugin_node
 from ....plugin.policy import GPU_FORMS, NO_REQUESTS
 from ....tensor import DType
@@ -184,7 +184,7 @@ def lower(
         hanging = hanging_values(lowered.graph)
         late = [node_name(node) for node in lowered.graph if not hanging.isdisjoint(node.outputs)]
         keep = [*_float_plugins(lowered.graph), *late, *coordinate_nodes(lowered.graph)]
-        halve(lowered, float_type, _float_inputs, keep)
+        convert_to_half(lowered, float_type, _float_inputs, keep)
         lowered.metadata_props[FREE_CASTS] = ""
     return lowered
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ....model.ir import add_constant, array_of, constant, is_op, operand, set_attributes, swap
 from ....model.operator_traits import Trait, operators
-from ....plugin.onnx_node import hands_int8_on
+from ....plugin.onnx_node import passes_int8_through
 from ....tensor import DType
 from ....utils.optional import require
 from ..device.elements import encoded, from_stored, stored
@@ -263,7 +263,7 @@ def computed_constant(node: ir.Node, x: npt.NDArray[Any] | None) -> npt.NDArray[
 
 def _moves(node: ir.Node) -> bool:
     if node.domain:
-        return node.domain != DOMAIN and hands_int8_on(node)
+        return node.domain != DOMAIN and passes_int8_through(node)
     nearest = node.op_type == "Resize" and node.attributes.get_string("mode", "nearest") == "nearest"
     return nearest or node.op_type in _MOVING
 

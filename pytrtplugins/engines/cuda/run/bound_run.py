@@ -13,7 +13,7 @@ from ....utils.override import override
 from ...base.bound_run import BoundRun
 from ...base.context import check_dims
 from ...base.exclusive import ActiveRun
-from ...base.failures import explaining
+from ...base.failures import as_error
 from ..plan.arena import ALIGNMENT
 from ..plan.plan import Plan
 from .copies import copy
@@ -86,7 +86,7 @@ class CudaBoundRun(BoundRun):
                 else:
                     self._graph.launch(stream)
         except Exception:
-            with explaining("engine 'cuda' failed in the run", self.engine.name, ExecutionError):
+            with as_error("engine 'cuda' failed in the run", self.engine.name, ExecutionError):
                 raise
         finally:
             self._busy.release()

@@ -16,7 +16,7 @@ from ....errors import BindingError, ExecutionError
 from ....tensor import Array, TensorDesc
 from ....utils.override import override
 from ...base.context import Arrays, ExecutionContext, check_dims
-from ...base.failures import explained_runs, explaining
+from ...base.failures import as_error, explained_runs
 from ..device.elements import from_stored, to_stored
 from ..plan.narrow import narrow
 from ..plan.plan import Plan
@@ -187,7 +187,7 @@ class CudaContext(ExecutionContext):
         try:
             return int(self._cupy.cuda.get_current_stream().ptr) if stream is None else stream_handle(stream)
         except Exception:
-            with explaining(_FAILED, self.engine.name, ExecutionError):
+            with as_error(_FAILED, self.engine.name, ExecutionError):
                 raise
 
     def _enqueue_cached(self, call: Call, caller: int) -> bool:
@@ -202,7 +202,7 @@ class CudaContext(ExecutionContext):
                 self._queue_route(route, call[1], caller)
             return True
         except Exception:
-            with explaining(_FAILED, self.engine.name, ExecutionError):
+            with as_error(_FAILED, self.engine.name, ExecutionError):
                 raise
         finally:
             self._busy.release()
@@ -294,7 +294,7 @@ class CudaContext(ExecutionContext):
         late = ready.execution.late
 
         def finish() -> Arrays:
-            with explaining(_FAILED, self.engine.name, ExecutionError):
+            with as_error(_FAILED, self.engine.name, ExecutionError):
                 self._stream.synchronize()
             with self.engine.device.current():
                 ready.execution.indices.check()

@@ -9,7 +9,7 @@ from ....errors import ExecutionError
 from ....model.proto import node_name
 from ....utils.optional import require
 from ....validation import infer_node
-from ....validation.untyped import alike
+from ....validation.untyped import input_of_same_type
 from ..operators import KNOWN
 from .values import Value
 
@@ -94,7 +94,7 @@ def infer(node: ir.Node, given: Sequence[Value | None], version: int) -> list[tu
         if kind is not None and kind.elem_type and output.type is None:
             output.type = onnx_ir.TensorType(onnx_ir.DataType(kind.elem_type))
         elif output.type is None and schema is not None:
-            source = alike(schema, place, [value is not None for value in given])
+            source = input_of_same_type(schema, place, [value is not None for value in given])
             like = None if source is None else given[source]
             if like is not None:
                 output.type = onnx_ir.TensorType(onnx_ir.DataType.from_numpy(like.dtype.numpy))

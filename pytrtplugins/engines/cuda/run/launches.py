@@ -14,7 +14,7 @@ from ....cuda import launches_kernels
 from ....errors import BuildError, ExecutionError
 from ....plugin.runner import PluginRunner
 from ....tensor import DType, TensorDesc
-from ...base.failures import explaining
+from ...base.failures import as_error
 from ..conv.problem import ConvLaunch
 from ..device.activation import PLAIN
 from ..device.attention import AttentionMaker, AttentionProblem, attention
@@ -92,7 +92,7 @@ class StepBuilder:
             launch = makers[step.kind](step)
 
         def explained(stream: Any) -> None:
-            with explaining(what, "cuda", ExecutionError):
+            with as_error(what, "cuda", ExecutionError):
                 launch(stream)
 
         return (

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from .... import native
 from ....errors import ExecutionError, UnavailableError, UsageError
 from ....tensor import DType
-from ....utils.numbers import Whole
+from ....utils.numbers import IntRange
 from ..device.device import Device, Tensor
 from ..device.layout import linear
 from ..device.nhwc import Launch, reformat
@@ -110,6 +110,6 @@ def _helpers() -> int:
     """
     try:
         given = os.environ.get(COPY_THREADS)
-        return Whole(0, _MOST).read(given) if given else min(_MOST_HELPERS, len(os.sched_getaffinity(0)) // 3)
+        return IntRange(0, _MOST).read(given) if given else min(_MOST_HELPERS, len(os.sched_getaffinity(0)) // 3)
     except ValueError as error:
         raise UsageError(f"{COPY_THREADS}, an environment variable: {error}") from None

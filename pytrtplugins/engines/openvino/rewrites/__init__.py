@@ -1,1 +1,1 @@
-"""Forms of a model that OpenVINO gets right, each in place of one that it gets wrong."""
+"""Rewrites of models that avoid OpenVINO's errors."""

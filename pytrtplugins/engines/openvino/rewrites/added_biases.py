@@ -1,4 +1,4 @@
-"""Convolutions with free dims have their bias in an Add behind them: OpenVINO loses some biases otherwise."""
+"""Move biases of convolutions with free dims to an Add, since OpenVINO loses some biases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHANNELS = 2
 
 
 class AddedBiases(Pass):
-    """Write a Conv with a bias and free dims as a Conv without one, and an Add.
+    """Rewrite a Conv with a bias and free dims as a Conv without one, and an Add.
 
     OpenVINO's reader of ONNX puts a ShapeOf behind each convolution that has a bias, before the bias (2026.4). Where the network uses a
     free dim as a number, for example in an Expand to the size of the batch, this ShapeOf stays. The convolution then has two readers,
@@ -48,7 +48,7 @@ def _has_free_dims(node: ir.Node) -> bool:
 
 
 def _add_bias(graph: ir.Graph, node: ir.Node, bias: ir.Value) -> None:
-    """Put a Conv without a bias and an Add in the place of a Conv."""
+    """Replace a Conv by a Conv without a bias and an Add."""
     onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
     name, rank = node.outputs[0].name, len(node.outputs[0].shape or ())
     dims = (-1, *[1] * (rank - _CHANNELS))

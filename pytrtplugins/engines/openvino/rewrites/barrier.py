@@ -1,4 +1,4 @@
-"""What OpenVINO moves and joins nothing across: Max of a tensor with itself; and what checks dims when it runs: Reshape."""
+"""Insert Max(x, x), across which OpenVINO neither moves nor fuses nodes; and Reshape, which checks dims at run time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ....utils.optional import require
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["checked_as", "checked_dims", "fixed_values", "kept_apart"]
+__all__ = ["checked_as", "checked_dims", "fixed_values", "insert_fusion_barrier"]
 
 
-def kept_apart(graph: ir.Graph, value: ir.Value, reader: ir.Node) -> ir.Value:
-    """A tensor that is ``value``, by a Max that stands before one of its readers; OpenVINO 2026.4 does not see that they are equal."""
+def insert_fusion_barrier(graph: ir.Graph, value: ir.Value, reader: ir.Node) -> ir.Value:
+    """Insert Max(x, x) before one reader of ``value``, and return its output; OpenVINO 2026.4 does not see that it equals x."""
     onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
     same: ir.Value = onnx_ir.Value(type=value.type, shape=value.shape)
     graph.insert_before(reader, onnx_ir.node("Max", [value, value], outputs=[same]))
@@ -25,13 +25,13 @@ def kept_apart(graph: ir.Graph, value: ir.Value, reader: ir.Node) -> ir.Value:
 
 
 def checked_dims(graph: ir.Graph, value: ir.Value, reader: ir.Node, dims: Sequence[int]) -> ir.Value:
-    """A tensor that is ``value``, by a Reshape with the reader's name, which fails where it has other dims; 0 stands for any."""
-    wanted = add_constant(graph, f"{_name(reader)}.dims", np.array(dims, np.int64))
-    return _reshaped(graph, value, reader, wanted, [dim or value.shape[axis] for axis, dim in enumerate(dims)])  # type: ignore[index]
+    """Insert a Reshape before a reader of ``value`` that fails for other dims; 0 stands for any dim."""
+    target = add_constant(graph, f"{_name(reader)}.dims", np.array(dims, np.int64))
+    return _insert_reshape(graph, value, reader, target, [dim or value.shape[axis] for axis, dim in enumerate(dims)])  # type: ignore[index]
 
 
 def checked_as(graph: ir.Graph, value: ir.Value, axis: int, reader: ir.Node, others: Sequence[ir.Value]) -> ir.Value:
-    """The same for an axis that is to be as long as the longest last axis of other tensors.
+    """Insert a Reshape that fails unless an axis is as long as the longest last axis of other tensors.
 
     Its shape has the length of another axis, too, and both are multiplied by Min(length, 1): else OpenVINO, which then knows that lengths
     are equal or one alone is new, takes what is left of the elements.
@@ -49,33 +49,35 @@ def checked_as(graph: ir.Graph, value: ir.Value, axis: int, reader: ir.Node, oth
     def length(other: ir.Value, place: int) -> ir.Value:
         return step("Gather", step("Shape", other), add_constant(graph, f"{name}.place", np.array([place], np.int64)))
 
-    one = add_constant(graph, f"{name}.one", np.array([1], np.int64))
+    one_constant = add_constant(graph, f"{name}.one", np.array([1], np.int64))
     lengths = [length(other, -1) for other in others]
     longest = step("Max", *lengths) if len(lengths) > 1 else lengths[0]
-    some, second = step("Min", longest, one), 0 if axis else 1
+    some, second = step("Min", longest, one_constant), 0 if axis else 1
     parts = [add_constant(graph, f"{name}.any", np.array([0], np.int64)) for _ in range(rank)]
     parts[axis] = step("Mul", longest, some)
     parts[second] = step("Mul", length(value, second), some)
-    wanted = step("Concat", *parts, axis=0)
+    target = step("Concat", *parts, axis=0)
     graph.insert_before(reader, steps)
-    return _reshaped(graph, value, reader, wanted, list(value.shape or ()))
+    return _insert_reshape(graph, value, reader, target, list(value.shape or ()))
 
 
 def _name(reader: ir.Node) -> str:
     return reader.name or next(output.name for output in reader.outputs if output.name)
 
 
-def _reshaped(graph: ir.Graph, value: ir.Value, reader: ir.Node, wanted: ir.Value, dims: Sequence[Any]) -> ir.Value:
+def _insert_reshape(
+    graph: ir.Graph, value: ir.Value, reader: ir.Node, target: ir.Value, dims: Sequence[Any]
+) -> ir.Value:
     onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
     same: ir.Value = onnx_ir.Value(type=value.type, shape=onnx_ir.Shape(dims))
-    graph.insert_before(reader, onnx_ir.node("Reshape", [value, wanted], outputs=[same], name=_name(reader)))
+    graph.insert_before(reader, onnx_ir.node("Reshape", [value, target], outputs=[same], name=_name(reader)))
     return same
 
 
 def fixed_values(graph: ir.Graph) -> set[ir.Value]:
-    """The tensors of a graph that are computed from constants alone; its nodes stand in order."""
-    found = {value for value in (*graph.inputs, *graph.initializers.values()) if value.const_value is not None}
+    """The tensors of a graph that are computed from constants alone; nodes must be in order."""
+    fixed = {value for value in (*graph.inputs, *graph.initializers.values()) if value.const_value is not None}
     for node in graph:
-        if all(value is None or value in found for value in node.inputs):
-            found.update(node.outputs)
-    return found
+        if all(value is None or value in fixed for value in node.inputs):
+            fixed.update(node.outputs)
+    return fixed

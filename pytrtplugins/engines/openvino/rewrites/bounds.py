@@ -1,4 +1,4 @@
-"""Bounds of Clip that may be more than one number are checked when they are computed: OpenVINO broadcasts them."""
+"""Check at run time that bounds of Clip are single numbers: OpenVINO would broadcast them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ScalarBounds"]
 
 
 class ScalarBounds(Pass):
-    """Put Reshape to a scalar before bounds of Clip that are not known to be one number; it fails where they are more."""
+    """Insert a Reshape to a scalar before bounds of Clip that may have more elements; it fails if they do."""
 
     name: ClassVar[str] = "scalar-bounds"
 

@@ -1,4 +1,4 @@
-"""Inner dims of matrix products that are known only at run time are checked there: OpenVINO does not compare all of them."""
+"""Check inner dims of matrix products at run time: OpenVINO does not compare all of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MATRIX = 2
 
 
 class InnerSizes(Pass):
-    """Put Reshape before operands of MatMul and Gemm whose inner dim is not known, where OpenVINO does not look at it.
+    """Insert a Reshape before operands of MatMul and Gemm whose inner dim is unknown and not checked by OpenVINO.
 
     It multiplies by constants without a look at that dim, and makes one operator of MatMul, Softmax and MatMul, as in attention, which does
     not compare the numbers of keys and values (2026.4): it reads behind an operand, or leaves some of it out. Reshape moves nothing,
@@ -59,8 +59,8 @@ def _check_operand(graph: ir.Graph, node: ir.Node, index: int) -> bool:
     if (dim is not None and dim == size) or (isinstance(dim, int) and isinstance(size, int)):
         return False
     if isinstance(size, int):
-        wanted = [size if place == axis else 0 for place in range(len(dims))]
-        node.replace_input_with(index, checked_dims(graph, value, node, wanted))
+        required = [size if place == axis else 0 for place in range(len(dims))]
+        node.replace_input_with(index, checked_dims(graph, value, node, required))
     elif len(dims) < _MATRIX:
         return False
     else:
@@ -69,8 +69,8 @@ def _check_operand(graph: ir.Graph, node: ir.Node, index: int) -> bool:
 
 
 def _sources(value: ir.Value) -> list[ir.Value]:
-    """Tensors the longest of whose last axes a tensor has; none from inside of an attention, which OpenVINO would take apart then."""
-    found, waiting = dict[Any, None](), [value]
+    """Tensors whose longest last axis a tensor has; none from inside an attention, whose fusion OpenVINO would give up."""
+    sources, waiting = dict[Any, None](), [value]
     while waiting:
         value = waiting.pop()
         node = value.producer()
@@ -80,11 +80,11 @@ def _sources(value: ir.Value) -> list[ir.Value]:
             or node.op_type not in _SAME_LENGTH
             or (node.op_type == "MatMul" and len(dims_of(node.inputs[1]) or ()) < _MATRIX)
         ):
-            found[value] = None
+            sources[value] = None
         else:
             read = node.inputs[1:] if node.op_type == "MatMul" else node.inputs[: _SAME_LENGTH[node.op_type]]
-            waiting += [each for each in read if each is not None and dims_of(each) != ()]
-    return [*found]
+            waiting += [tensor for tensor in read if tensor is not None and dims_of(tensor) != ()]
+    return [*sources]
 
 
 def _inner_axis(node: ir.Node, index: int, rank: int) -> int:

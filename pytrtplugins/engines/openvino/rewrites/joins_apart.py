@@ -1,4 +1,4 @@
-"""Concat stands apart from the network's inputs where their dims may contradict: OpenVINO writes inputs before it compares them."""
+"""Separate Concat from network inputs with dims that may contradict: OpenVINO copies inputs before it compares them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ....model.ir import dims_of, is_op
 from ....model.operator_traits import Trait, operators
 from ....passes import Pass, PassResult
 from ....utils.override import override
-from .barrier import kept_apart
+from .barrier import insert_fusion_barrier
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -20,7 +20,7 @@ _VIEWS = operators(Trait.KEEPS_ORDER) | {"Cast", "Dropout", "Transpose"}
 
 
 class JoinsApart(Pass):
-    """Put Max between the network's inputs and a Concat of them whose other dims are not known to be equal.
+    """Insert Max(x, x) between network inputs and a Concat whose other dims may differ.
 
     OpenVINO copies inputs to their places in the result of such a Concat as soon as they are given (2026.4), and writes over other
     memory where they do not fit; it compares their dims only afterwards. Max(x, x), which is x, keeps them apart. What stays: (1)
@@ -36,23 +36,23 @@ class JoinsApart(Pass):
         for node in [node for node in model.graph if is_op(node, "Concat") and _may_contradict(node)]:
             for index, value in enumerate(node.inputs):
                 if value is not None and _is_given(value):
-                    node.replace_input_with(index, kept_apart(model.graph, value, node))
+                    node.replace_input_with(index, insert_fusion_barrier(model.graph, value, node))
                     modified = True
         return PassResult(model, modified)
 
 
 def _may_contradict(node: ir.Node) -> bool:
-    """Whether the inputs of a Concat may lie in its result, and differ along another axis."""
+    """Whether inputs of a Concat may be written in place into its result, and differ along another axis."""
     shapes = [dims_of(value) for value in node.inputs]
-    known = [dims for dims in shapes if dims is not None]
-    if not known or len(shapes) == 1:
+    known_shapes = [dims for dims in shapes if dims is not None]
+    if not known_shapes or len(shapes) == 1:
         return len(shapes) > 1
-    axis = node.attributes.get_int("axis", 0) % max(1, len(known[0]))
-    if any(isinstance(dim, int) and dim > 1 for dims in known for dim in dims[:axis]):
+    axis = node.attributes.get_int("axis", 0) % max(1, len(known_shapes[0]))
+    if any(isinstance(dim, int) and dim > 1 for dims in known_shapes for dim in dims[:axis]):
         return False
-    others = {(*dims[:axis], *dims[axis + 1 :]) for dims in known}
+    others = {(*dims[:axis], *dims[axis + 1 :]) for dims in known_shapes}
     named = all(isinstance(dim, int) or dim is not None for dims in others for dim in dims)
-    return len(known) < len(shapes) or len(others) > 1 or not named
+    return len(known_shapes) < len(shapes) or len(others) > 1 or not named
 
 
 def _is_given(value: ir.Value | None) -> bool:

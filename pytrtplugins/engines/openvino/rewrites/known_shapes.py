@@ -1,4 +1,4 @@
-"""Shape arithmetic whose results are known before a run becomes constants, and tensors get the dims that follow."""
+"""Fold shape arithmetic whose results are known before a run, and add the dims that follow."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MAX_ELEMENTS, _MAX_FLOATS = 1 << 12, 8
 
 
 class KnownShapes(Pass):
-    """Compute small tensors of whole numbers and truth values as far as they are known, in models that read dims of tensors.
+    """Fold small integer and boolean tensors as far as they are known, in models that read dims of tensors.
 
     PyTorch's exporter writes pads, shapes and positions as dozens of nodes, of which libraries know fewer values than could be known.
     What stays: (1) Constants; (2) outputs of the model; (3) results of other types, or of more than 4096 elements. Of floating-point

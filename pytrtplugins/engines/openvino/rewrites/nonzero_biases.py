@@ -1,4 +1,4 @@
-"""Every convolution of quantized values has a bias: without one, OpenVINO scales its result twice in places."""
+"""Add biases to quantized convolutions: without one, OpenVINO scales some results twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BIAS = 1e-30
 
 
 class NonzeroBiases(Pass):
-    """Give each quantized Conv and ConvTranspose without a bias, or with one of zeros, a bias of 1e-30.
+    """Add a bias of 1e-30 to each quantized Conv and ConvTranspose whose bias is missing or zero.
 
     In networks with free dims, OpenVINO lets a convolution scale its result for one of several readers, and scales it again for another
     (2026.4), also where they read what Neg or a product with a constant makes of it. It does not where something is added first.
@@ -32,13 +32,13 @@ class NonzeroBiases(Pass):
 
     @override
     def call(self, model: ir.Model) -> PassResult:
-        found = [node for node in model.graph if _is_quantized(node) and _lacks_bias(node)]
-        for node in found:
+        nodes = [node for node in model.graph if _is_quantized(node) and _lacks_bias(node)]
+        for node in nodes:
             filters = _filters(node)
             bias = add_constant(model.graph, f"{node.outputs[0].name}.bias", np.full(filters, _BIAS, np.float32))
             node.resize_inputs(3)
             node.replace_input_with(2, bias)
-        return PassResult(model, bool(found))
+        return PassResult(model, bool(nodes))
 
 
 def _is_quantized(node: ir.Node) -> bool:

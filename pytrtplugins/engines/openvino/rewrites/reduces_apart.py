@@ -1,4 +1,4 @@
-"""What is reduced along the last of three axes stands apart from constants behind it: OpenVINO takes them for those of other axes."""
+"""Separate reductions along the last of three axes from constants after them: OpenVINO mistakes their axis."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ....model.ir import array_of, dims_of
 from ....model.operator_traits import Trait, operators
 from ....passes import Pass, PassResult
 from ....utils.override import override
-from .barrier import kept_apart
+from .barrier import insert_fusion_barrier
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -22,7 +22,7 @@ _APART = ("ArgMax", "ArgMin", "Concat", "Gather", "If", "Loop", "MatMul", "Max",
 
 
 class ReducesApart(Pass):
-    """Put Max between a reduction of tensors of three axes and operators with constants that differ along the second axis.
+    """Insert Max(x, x) between a reduction of 3-D tensors and operators with constants that differ along the second axis.
 
     OpenVINO lets a reduction along the last axis compute the products and sums behind it, and there reads constants of the second axis
     as if they lay along another one (2026.4). Max(x, x), which is x, keeps them apart.
@@ -36,7 +36,7 @@ class ReducesApart(Pass):
         for node in [node for node in model.graph if _reduces_three_axes(node)]:
             result = node.outputs[0]
             for reader, place in [(use.node, use.idx) for use in result.uses() if _meets_constants(use.node)]:
-                reader.replace_input_with(place, kept_apart(model.graph, result, reader))
+                reader.replace_input_with(place, insert_fusion_barrier(model.graph, result, reader))
                 modified = True
         return PassResult(model, modified)
 

@@ -1,4 +1,4 @@
-"""Removes the second of two quantizations with the same scale."""
+"""Remove the second of two quantizations with the same scale."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOVING = operators(Trait.KEEPS_ORDER) | {"Transpose"}
 
 
 class DropRepeatedPairs(Pass):
-    """Remove Q/DQ behind Q/DQ of the same scale and zero point, where only values have moved between them; Q alone right behind DQ.
+    """Remove Q/DQ after Q/DQ of the same scale and zero point with only data movement between them; a Q alone directly after DQ.
 
     `Quantize` writes such pairs around plugins. Where a plugin's decomposition takes its place they have no use, and
     OpenVINO (2026.4) ends with a segmentation fault at some of them: behind a Concat in float, before a matrix product.

@@ -1,4 +1,4 @@
-"""A product stands apart from quantized weights whose scales lie along the summed axis: OpenVINO takes them for those of columns."""
+"""Separate products from quantized weights with scales along the summed axis: OpenVINO applies them to columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ....model.ir import array_of, constant, is_op
 from ....passes import Pass, PassResult
 from ....utils.override import override
-from .barrier import kept_apart
+from .barrier import insert_fusion_barrier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ _PLAIN = 2
 
 
 class RowScalesApart(Pass):
-    """Put Max between Gemm or MatMul and a constant matrix of codes whose scales are those of its rows, and not of its columns.
+    """Insert Max(x, x) between Gemm or MatMul and a constant quantized matrix with one scale per row.
 
     OpenVINO multiplies codes in its product, and takes as many scales as it finds for scales of columns, or of blocks of them (2026.4),
     whether DequantizeLinear or Cast and Mul have written them. It is right where each column has its own. Max(x, x), which is x, keeps
@@ -37,7 +37,7 @@ class RowScalesApart(Pass):
         for node in changed:
             matrix = node.inputs[1]
             assert matrix is not None
-            node.replace_input_with(1, kept_apart(model.graph, matrix, node))
+            node.replace_input_with(1, insert_fusion_barrier(model.graph, matrix, node))
         return PassResult(model, bool(changed))
 
 
@@ -75,7 +75,7 @@ def _scales(node: ir.Node | None) -> tuple[Sequence[int], list[int]] | None:
 
 
 def _code_dims(value: ir.Value | None) -> Sequence[int] | None:
-    """Dims of constant codes behind a Cast, and a Sub where they have zero points; None for any other tensor."""
+    """Dims of constant codes, also after a Cast, and a Sub for zero points; None for any other tensor."""
     node = None if value is None else value.producer()
     if node is not None and is_op(node, "Sub"):
         node = None if node.inputs[0] is None else node.inputs[0].producer()

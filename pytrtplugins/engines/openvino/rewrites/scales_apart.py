@@ -1,4 +1,4 @@
-"""Sums of quantized values stand apart from a quantization with a far larger scale: OpenVINO joins the two wrongly."""
+"""Separate sums of quantized values from a quantization with a far larger scale: OpenVINO fuses the two wrongly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ....model.ir import array_of, constant, is_op
 from ....model.operator_traits import Trait, operators
 from ....passes import Pass, PassResult
 from ....utils.override import override
-from .barrier import kept_apart
+from .barrier import insert_fusion_barrier
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -21,7 +21,7 @@ _ACTIVATIONS = operators(Trait.ACTIVATION)
 
 
 class ScalesApart(Pass):
-    """Put Max before an Add or Sub for an operand whose scale is 4,096 times another one there, or more.
+    """Insert Max(x, x) before an operand of Add or Sub whose scale is at least 4,096 times the other one's.
 
     The scale of an operand is the one that it was quantized with last; the scale that the result is quantized with next counts, too.
     OpenVINO lets a convolution add the other operand, in units of the smaller scale (2026.4). The zero point of the larger scale is
@@ -39,7 +39,7 @@ class ScalesApart(Pass):
             smallest = min(filter(None, scales), default=0.0)
             for index, value in enumerate(node.inputs):
                 if value is not None and smallest and scales[index] >= _RATIO * smallest:
-                    node.replace_input_with(index, kept_apart(model.graph, value, node))
+                    node.replace_input_with(index, insert_fusion_barrier(model.graph, value, node))
                     modified = True
         return PassResult(model, modified)
 

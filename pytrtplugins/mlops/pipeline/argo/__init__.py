@@ -1,4 +1,4 @@
-"""A pipeline as YAML for Argo Workflows."""
+"""Export a pipeline as YAML for Argo Workflows."""
 
 from .export import argo_yaml
 from .live import LivePipeline, load_live

@@ -1,4 +1,4 @@
-"""Files of a pipeline as Argo's artifacts."""
+"""Map files of a pipeline to Argo's artifacts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN = {".json", ".yaml", ".txt", ".md", ".html", ".csv", ".png", ".svg"}
 
 
 class Artifacts:
-    """The names and places of a pipeline's files.
+    """Names and keys of a pipeline's artifacts.
 
     Args:
         pipeline: Whose files they are.
@@ -31,47 +31,47 @@ class Artifacts:
     def __init__(self, pipeline: Pipeline, target: ArgoTarget) -> None:
         self._pipeline, self._target = pipeline, target
         steps = [*pipeline.steps, *([pipeline.on_exit] if pipeline.on_exit else [])]
-        self._names = _named(path for step in steps for path in (*step.outputs, *step.inputs))
+        self._names = _argo_names(path for step in steps for path in (*step.outputs, *step.inputs))
         paths = dict.fromkeys(path for step in steps for path in step.inputs)
         self.given = tuple(path for path in paths if not pipeline.maker(path) and not self._is_in_image(path))
         """The user's files and folders, which are in the bucket before a run."""
 
     def arguments(self) -> list[Any]:
         """The user's files, as a workflow's arguments."""
-        return [self._stored(path, self.given_key(path)) for path in self.given]
+        return [self._located(path, self.given_key(path)) for path in self.given]
 
     def parameters(self) -> list[Any]:
-        """The same as inputs of the template that has the steps."""
+        """The user's files as input artifacts of the template with the steps."""
         return [make("Artifact", name=self._names[path]) for path in self.given]
 
     def given_key(self, path: str) -> str:
-        """Where in the bucket a user's file is."""
+        """Key of a user's file in the bucket."""
         return f"{self._prefix}/inputs/{path.strip('/')}"
 
     def sources(self, step: Step) -> list[Any]:
-        """What a task gives to a step's template: outputs of other steps, and the user's files."""
+        """Artifact arguments of a task: outputs of other steps, and the user's files."""
         return [
             make("Artifact", name=self._names[path], from_=f"{{{{{self._source(path)}}}}}")
-            for path in self._brought(step)
+            for path in self._input_paths(step)
         ]
 
     def inputs(self, step: Step) -> list[Any]:
         """A step's inputs: each artifact with the path at which the container finds it."""
-        return [make("Artifact", name=self._names[path], path=self._mount(path)) for path in self._brought(step)]
+        return [make("Artifact", name=self._names[path], path=self._mount(path)) for path in self._input_paths(step)]
 
     def links(self, step: Step) -> dict[str, str]:
-        """Where a step wants its inputs, relative to its folder, and where the container has them.
+        """Path of each input in the step's folder → path in the container.
 
         They are not mounted into the folder: the folders above a mount belong to root, and a step could write nothing beside it.
         """
-        return {path: self._mount(path) for path in self._brought(step) if not PurePosixPath(path).is_absolute()}
+        return {path: self._mount(path) for path in self._input_paths(step) if not PurePosixPath(path).is_absolute()}
 
     def outputs(self, step: Step) -> list[Any]:
-        """A step's outputs; of a gate, which writes one only where it holds, they may be missing."""
+        """Output artifacts of a step; optional for gates, which write one only if they pass."""
         return [self._output(path, optional=bool(step.gate)) for path in step.outputs]
 
     def logs(self) -> Any:
-        """Where logs are kept; None: where the cluster's repository puts them."""
+        """Location of logs; None for the cluster's artifact repository."""
         if not self._target.bucket:
             return None
         return make("ArtifactLocation", archive_logs=True, **{self._target.store: self._location(self._run_key)})
@@ -80,15 +80,15 @@ class Artifacts:
         """A path in the container."""
         return str(PurePosixPath(self._target.folder) / path)
 
-    def _brought(self, step: Step) -> list[str]:
-        """The inputs of a step that are artifacts; of one within an output of another step, or within a folder, that."""
-        found: dict[str, None] = {}
+    def _input_paths(self, step: Step) -> list[str]:
+        """The input artifacts of a step; an input inside another step's output, or inside a folder, is that artifact."""
+        paths: dict[str, None] = {}
         for path in step.inputs:
             if maker := self._pipeline.maker(path):
-                found[next(each for each in maker.outputs if is_inside(path, each))] = None
+                paths[next(output for output in maker.outputs if is_inside(path, output))] = None
             elif path in self.given:
-                found[path] = None
-        return [path for path in found if not any(path != other and is_inside(path, other) for other in found)]
+                paths[path] = None
+        return [path for path in paths if not any(path != other and is_inside(path, other) for other in paths)]
 
     def _source(self, path: str) -> str:
         maker = self._pipeline.maker(path)
@@ -108,7 +108,7 @@ class Artifacts:
         return f"{self._prefix}/runs/{{{{workflow.name}}}}/{{{{pod.name}}}}"
 
     def _is_in_image(self, path: str) -> bool:
-        return path.endswith(".py") or any(is_inside(path, each) for each in self._target.in_image)
+        return path.endswith(".py") or any(is_inside(path, image_path) for image_path in self._target.in_image)
 
     def _output(self, path: str, optional: bool) -> Any:
         shown = PurePosixPath(path).suffix in _SHOWN
@@ -121,10 +121,10 @@ class Artifacts:
         )
         name = f"{self._names[path]}{PurePosixPath(path).suffix if shown else '.tgz'}"
         key = f"{self._run_key}/{name}" if self._target.bucket else ""
-        return self._stored(path, key, path=self.place(path), archive=archive, optional=optional or None)
+        return self._located(path, key, path=self.place(path), archive=archive, optional=optional or None)
 
-    def _stored(self, file: str, key: str, **facts: Any) -> Any:
-        """An artifact at a key of the store; without one, where the cluster's repository puts it."""
+    def _located(self, file: str, key: str, **facts: Any) -> Any:
+        """An artifact at a key of the store; without a store, in the cluster's artifact repository."""
         store = {self._target.store: self._location(key)} if key else {}
         return make("Artifact", name=self._names[file], **facts, **store)
 
@@ -148,17 +148,17 @@ class Artifacts:
         return make("SecretKeySelector", name=self._target.store_secret, key=key) if self._target.store_secret else None
 
 
-def _named(paths: Iterable[str]) -> dict[str, str]:
-    """A name for each path, which Argo takes: letters, digits and dashes; no two have the same."""
+def _argo_names(paths: Iterable[str]) -> dict[str, str]:
+    """A unique name for each path that Argo accepts: letters, digits and dashes."""
     names: dict[str, str] = {}
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for path in paths:
         if path not in names:
             base = name = re.sub(r"[^A-Za-z0-9]+", "-", path).strip("-") or "file"
             number = 1
-            while name in taken:
+            while name in used_names:
                 number += 1
                 name = f"{base}-{number}"
-            taken.add(name)
+            used_names.add(name)
             names[path] = name
     return names

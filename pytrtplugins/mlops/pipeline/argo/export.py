@@ -1,4 +1,4 @@
-"""The YAML of a pipeline, with a comment that says what a cluster needs before."""
+"""Write a pipeline as Argo's YAML, with a comment on what the cluster needs."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _START = {
 }
 
 
-def argo_yaml(found: LivePipeline, target: ArgoTarget, file: str = "workflow.yaml") -> str:
+def argo_yaml(live: LivePipeline, target: ArgoTarget, file: str = "workflow.yaml") -> str:
     """A pipeline as YAML for Argo Workflows.
 
     Args:
-        found: The pipeline, of `load_live`.
+        live: The pipeline, of `load_live`.
         target: The cluster.
         file: What the file will be called, for the comment at its beginning.
 
@@ -42,22 +42,22 @@ def argo_yaml(found: LivePipeline, target: ArgoTarget, file: str = "workflow.yam
         UsageError: a CronWorkflow is wanted, and the pipeline has no schedule.
         MissingExtraError: hera or PyYAML is missing.
     """
-    resources = make_resources(found, target)
-    about = "\n".join(_about(found, target, file))
+    resources = make_resources(live, target)
+    about = "\n".join(_about(live, target, file))
     return yaml_text(*resources, about=about, width=_WIDTH)
 
 
-def _about(found: LivePipeline, target: ArgoTarget, file: str) -> Iterator[str]:
-    pipeline = found.pipeline
+def _about(live: LivePipeline, target: ArgoTarget, file: str) -> Iterator[str]:
+    pipeline = live.pipeline
     yield f"Pipeline {pipeline.name} for Argo Workflows; made by pytrt pipeline export."
     yield f"Image: {target.image}, whose working directory {target.folder} has the pipeline's own code."
     steps = [*pipeline.steps, *([pipeline.on_exit] if pipeline.on_exit else [])]
     if secrets := _words(name for step in steps for name in step.secrets):
         name = target.secret or f"{pipeline.name}-secrets"
-        yield f"Secrets: kubectl create secret generic {name} {' '.join(f'--from-literal={each}=...' for each in secrets)}"
+        yield f"Secrets: kubectl create secret generic {name} {' '.join(f'--from-literal={variable}=...' for variable in secrets)}"
     if variables := _words(name for step in steps for name in step.environment):
         name = f"{pipeline.name}-environment"
-        yield f"Variables: kubectl create configmap {name} {' '.join(f'--from-literal={each}=...' for each in variables)}"
+        yield f"Variables: kubectl create configmap {name} {' '.join(f'--from-literal={variable}=...' for variable in variables)}"
     artifacts = Artifacts(pipeline, target)
     for path in artifacts.given:
         one, several, scheme = _COPIES[target.store]

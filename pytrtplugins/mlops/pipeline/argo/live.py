@@ -1,4 +1,4 @@
-"""Which of a pipeline's parameters a cluster can still change: those that only go into the words of commands."""
+"""Find the parameters that a cluster can change at run time: those that are only used in command words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from ....errors import PytrtpluginsError
 from ..pipeline import Pipeline
-from ..placeholders import written
+from ..placeholders import value_text
 from ..step import Step
 
 __all__ = ["LivePipeline", "load_live"]
@@ -21,7 +21,7 @@ _WORD, _NUMBER = "pytrt-place-of-a-parameter-{}", 730_128_465_000
 
 @dataclass(frozen=True)
 class LivePipeline:
-    """A pipeline, and where its parameters go.
+    """A pipeline, and the parameters that stay variable.
 
     Attributes:
         pipeline: With the parameters' values.
@@ -36,7 +36,7 @@ class LivePipeline:
 
 
 def load_live(source: str | Path, values: Mapping[str, str] | None = None) -> LivePipeline:
-    """Load a pipeline, and find out where its parameters go.
+    """Load a pipeline, and find the parameters that stay variable.
 
     It is loaded again with a value that occurs nowhere else in place of each parameter's. Where this changes words of commands and
     nothing else, the parameter is live. Others decide which steps there are, what these take and give, or what they need; they stay as
@@ -59,8 +59,11 @@ def load_live(source: str | Path, values: Mapping[str, str] | None = None) -> Li
     places = {text: f"{{{{workflow.parameters.{name}}}}}" for name, text in stands_for.items()}
     return LivePipeline(
         base,
-        {name: written(base.parameters[name]) for name in stands_for},
-        {name: tuple(_replaced(word, places) for word in step.argv()) for name, step in _steps(with_places).items()},
+        {name: value_text(base.parameters[name]) for name in stands_for},
+        {
+            name: tuple(_replace_placeholders(word, places) for word in step.argv())
+            for name, step in _steps(with_places).items()
+        },
     )
 
 
@@ -79,12 +82,12 @@ def _is_live(source: str | Path, values: dict[str, str], base: Pipeline, name: s
     except (PytrtpluginsError, OSError):
         return False
     before, after = _steps(base), _steps(other)
-    back = {text: written(base.parameters[name])}
+    back = {text: value_text(base.parameters[name])}
     return (
         list(before) == list(after)
         and other.parameters == {**base.parameters, name: other.parameters[name]}
         and (base.schedule, base.remote, base.folder) == (other.schedule, other.remote, other.folder)
-        and all(_same(before[each], after[each], back) for each in before)
+        and all(_same(before[step_name], after[step_name], back) for step_name in before)
         and any(text in word for step in after.values() for word in step.argv())
     )
 
@@ -92,12 +95,12 @@ def _is_live(source: str | Path, values: dict[str, str], base: Pipeline, name: s
 def _same(before: Step, after: Step, back: Mapping[str, str]) -> bool:
     """Whether steps differ at most in words, and those are the same with the value put back."""
     return all(
-        getattr(before, each.name) == getattr(after, each.name) for each in fields(Step) if each.name not in _FREE
-    ) and before.argv() == tuple(_replaced(word, back) for word in after.argv())
+        getattr(before, item.name) == getattr(after, item.name) for item in fields(Step) if item.name not in _FREE
+    ) and before.argv() == tuple(_replace_placeholders(word, back) for word in after.argv())
 
 
-def _replaced(word: str, places: Mapping[str, str]) -> str:
-    """A word with other texts for those that stand for parameters; longer ones first: one may begin with another."""
+def _replace_placeholders(word: str, places: Mapping[str, str]) -> str:
+    """Replace placeholders of parameters in a word, the longest first, since one may be a prefix of another."""
     for text in sorted(places, key=len, reverse=True):
         word = word.replace(text, places[text])
     return word

@@ -1,4 +1,4 @@
-"""Parts of Argo's resources, as hera's models, which follow Argo's API."""
+"""Build Argo's resources with hera's models, which follow Argo's API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make(kind: str, /, **values: Any) -> Any:
 
 
 def make_event(kind: str, /, **values: Any) -> Any:
-    """The same of Argo Events."""
+    """Build a model of Argo Events."""
     return _make("hera.events.models", kind, values)
 
 
@@ -38,15 +38,15 @@ def _make(module: str, kind: str, values: dict[str, Any]) -> Any:
 
 
 def to_plain(resource: Any) -> dict[str, Any]:
-    """A resource as values for YAML, with the API's names, in the order in which people read; what was not said is left out."""
-    plain: dict[str, Any] = _ordered(resource.model_dump(by_alias=True, exclude_none=True))
+    """A resource as values for YAML, with the API's names in reading order, without unset fields."""
+    plain: dict[str, Any] = _in_reading_order(resource.model_dump(by_alias=True, exclude_none=True))
     return plain
 
 
-def _ordered(value: Any) -> Any:
+def _in_reading_order(value: Any) -> Any:
     if isinstance(value, list):
-        return [_ordered(each) for each in value]
+        return [_in_reading_order(item) for item in value]
     if not isinstance(value, dict):
         return value
     names = sorted(value, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
-    return {name: _ordered(value[name]) for name in names}
+    return {name: _in_reading_order(value[name]) for name in names}

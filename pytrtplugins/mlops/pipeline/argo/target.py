@@ -1,4 +1,4 @@
-"""Where a pipeline shall run: a cluster with Argo Workflows."""
+"""The cluster with Argo Workflows that a pipeline is exported for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ENDPOINT = re.compile(r"(https?://)?[A-Za-z0-9.:-]{1,250}/?")
 
 @dataclass(frozen=True)
 class ArgoTarget:
-    """What the steps of a pipeline need to know of a cluster.
+    """Settings of the cluster for a pipeline's steps.
 
     Attributes:
         image: The container image of all steps, which has this package and, in `folder`, what the pipeline's own code is.
@@ -96,5 +96,5 @@ class ArgoTarget:
 
     @property
     def pinned(self) -> bool:
-        """Whether the image's name says exactly which image it is."""
+        """Whether the image is named by its digest."""
         return "@sha256:" in self.image

@@ -1,4 +1,4 @@
-"""Steps of a pipeline as Argo's templates."""
+"""Convert steps of a pipeline to Argo's templates."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Templates:
         artifacts: The pipeline's files.
     """
 
-    def __init__(self, found: LivePipeline, target: ArgoTarget, artifacts: Artifacts) -> None:
-        self._found, self._target, self._artifacts = found, target, artifacts
-        self._pipeline = found.pipeline
+    def __init__(self, live: LivePipeline, target: ArgoTarget, artifacts: Artifacts) -> None:
+        self._found, self._target, self._artifacts = live, target, artifacts
+        self._pipeline = live.pipeline
         self._keys = self._memoized() if target.pinned else {}
 
     def step(self, step: Step, words: tuple[str, ...], *, at_exit: bool = False) -> Any:
@@ -66,17 +66,19 @@ class Templates:
 
     def stop(self, name: str) -> Any:
         """The template that ends a run at a gate that does not hold."""
-        said = 'echo "Gate $0 stops the pipeline: $1. Its log has the figures." >&2; exit 1'
+        script = 'echo "Gate $0 stops the pipeline: $1. Its log has the figures." >&2; exit 1'
         return make(
             "Template",
             name=name,
-            inputs=make("Inputs", parameters=[make("Parameter", name=each) for each in ("gate", "condition")]),
+            inputs=make(
+                "Inputs", parameters=[make("Parameter", name=parameter) for parameter in ("gate", "condition")]
+            ),
             archive_location=self._artifacts.logs(),
             container=make(
                 "Container",
                 **self._image(),
                 command=["sh", "-c"],
-                args=[said, "{{inputs.parameters.gate}}", "{{inputs.parameters.condition}}"],
+                args=[script, "{{inputs.parameters.gate}}", "{{inputs.parameters.condition}}"],
                 resources=make(
                     "ResourceRequirements", requests={"cpu": "50m", "memory": "32Mi"}, limits={"memory": "64Mi"}
                 ),
@@ -101,7 +103,7 @@ class Templates:
         )
 
     def _image(self) -> dict[str, Any]:
-        """What all containers have in common; the pod's user is the workflow's."""
+        """Settings that all containers share; the user is the workflow's."""
         allowed = make(
             "SecurityContext", allow_privilege_escalation=False, capabilities=make("Capabilities", drop=["ALL"])
         )
@@ -111,7 +113,7 @@ class Templates:
         """Variables: secrets of a Secret, others of a ConfigMap. No value of this machine's environment is written."""
         secret = self._target.secret or f"{self._pipeline.name}-secrets"
         config = f"{self._pipeline.name}-environment"
-        kept = [
+        variables = [
             (name, make("EnvVarSource", secret_key_ref=make("SecretKeySelector", name=secret, key=name)))
             for name in step.secrets
         ] + [
@@ -119,12 +121,12 @@ class Templates:
             for name in step.environment
         ]
         state = [make("EnvVar", name=_STATE, value=_ENDED)] if at_exit else []
-        return [*state, *(make("EnvVar", name=name, value_from=source) for name, source in kept)]
+        return [*state, *(make("EnvVar", name=name, value_from=source) for name, source in variables)]
 
     # --- what a cluster remembers --------------------------------------------------------------------------------------
 
     def _memoized(self) -> dict[str, str]:
-        """A key for each step whose outputs depend on its command, the image and other such steps alone.
+        """A memoization key for each step whose outputs depend only on its command, the image and other such steps.
 
         Of what is in the bucket, and of variables, a key would not tell that it has changed.
         """
@@ -133,14 +135,14 @@ class Templates:
         for step in self._pipeline.steps:
             words = self._found.commands[step.name]
             own = step.restorable and not (step.environment or step.secrets or any("{{" in word for word in words))
-            given = any(path in self._artifacts.given for path in step.inputs)
-            if own and not given and all(each in keys for each in graph[step.name]):
+            has_given_input = any(path in self._artifacts.given for path in step.inputs)
+            if own and not has_given_input and all(predecessor in keys for predecessor in graph[step.name]):
                 facts = [
                     self._target.image,
                     words,
                     step.stdout,
                     step.outputs,
-                    [keys[each] for each in graph[step.name]],
+                    [keys[predecessor] for predecessor in graph[step.name]],
                 ]
                 keys[step.name] = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
         return keys
@@ -162,12 +164,12 @@ def _retry(step: Step) -> Any:
 
 
 def _resources(step: Step) -> Any:
-    """Cores are asked for and not limited, so that idle ones can be used; memory and GPUs are both."""
+    """Requests and limits: cores are requested but not limited, so that idle ones can be used; memory and GPUs are limited too."""
     needed = step.resources
     limited = {"memory": _memory(needed.memory)} if needed.memory is not None else {}
     limited |= {_GPU: str(needed.gpu)} if needed.gpu else {}
-    asked = ({"cpu": f"{max(1, round(1000 * needed.cpu))}m"} if needed.cpu is not None else {}) | limited
-    return make("ResourceRequirements", requests=asked, limits=limited or None) if asked else None
+    requests = ({"cpu": f"{max(1, round(1000 * needed.cpu))}m"} if needed.cpu is not None else {}) | limited
+    return make("ResourceRequirements", requests=requests, limits=limited or None) if requests else None
 
 
 def _memory(size: int) -> str:

@@ -1,4 +1,4 @@
-"""What starts a WorkflowTemplate: an event that somebody sends, or new data in a bucket."""
+"""Triggers of a WorkflowTemplate: an event from a client, or new data in a bucket."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ COMPLETE = "_SUCCESS"
 _EVENT = "new-data"
 
 
-def event_binding(found: LivePipeline, metadata: Any) -> dict[str, Any]:
-    """A WorkflowEventBinding: an event of the pipeline's name starts the template, and its fields are parameters."""
-    name = found.pipeline.name
+def event_binding(live: LivePipeline, metadata: Any) -> dict[str, Any]:
+    """A WorkflowEventBinding: an event with the pipeline's name starts the template; its fields are parameters."""
+    name = live.pipeline.name
     parameters = [
-        make("Parameter", name=each, value_from=make("ValueFrom", event=f"payload?.{each} ?? {json.dumps(value)}"))
-        for each, value in found.live.items()
+        make(
+            "Parameter",
+            name=parameter,
+            value_from=make("ValueFrom", event=f"payload?.{parameter} ?? {json.dumps(value)}"),
+        )
+        for parameter, value in live.live.items()
     ]
     submit = make(
         "Submit",
@@ -36,7 +40,7 @@ def event_binding(found: LivePipeline, metadata: Any) -> dict[str, Any]:
     return to_plain(make(kind, api_version=API_VERSION, kind=kind, metadata=metadata, spec=spec))
 
 
-def new_data(found: LivePipeline, target: ArgoTarget, metadata: Any) -> list[dict[str, Any]]:
+def new_data(live: LivePipeline, target: ArgoTarget, metadata: Any) -> list[dict[str, Any]]:
     """An EventSource that hears of a file `COMPLETE` among the inputs in the bucket, and a Sensor that starts the template.
 
     Raises:
@@ -53,14 +57,14 @@ def new_data(found: LivePipeline, target: ArgoTarget, metadata: Any) -> list[dic
         endpoint=target.endpoint,
         insecure=target.insecure or None,
         events=["s3:ObjectCreated:*"],
-        filter=make_event("S3Filter", prefix=Artifacts(found.pipeline, target).given_key(""), suffix=COMPLETE),
+        filter=make_event("S3Filter", prefix=Artifacts(live.pipeline, target).given_key(""), suffix=COMPLETE),
         access_key={"name": target.store_secret, "key": "accessKey"},
         secret_key={"name": target.store_secret, "key": "secretKey"},
     )
     source = make_event("EventSourceSpec", minio={_EVENT: listening})
     return [
         _resource("EventSource", to_plain(metadata), to_plain(source)),
-        _resource("Sensor", to_plain(metadata), _sensor(found.pipeline.name, target)),
+        _resource("Sensor", to_plain(metadata), _sensor(live.pipeline.name, target)),
     ]
 
 

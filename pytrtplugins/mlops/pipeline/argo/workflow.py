@@ -1,4 +1,4 @@
-"""A pipeline as resources of Argo Workflows."""
+"""Convert a pipeline to resources of Argo Workflows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KEPT_S = 7 * 86_400  # of workflows that have ended
 _KEPT_FAILED_S = 30 * 86_400
 
 
-def make_resources(found: LivePipeline, target: ArgoTarget) -> list[dict[str, Any]]:
+def make_resources(live: LivePipeline, target: ArgoTarget) -> list[dict[str, Any]]:
     """The resources, as values for YAML.
 
     Raises:
@@ -34,30 +34,30 @@ def make_resources(found: LivePipeline, target: ArgoTarget) -> list[dict[str, An
         UsageError: a CronWorkflow is wanted, and the pipeline has no schedule.
         MissingExtraError: hera is missing.
     """
-    _check_names(found, target)
-    spec = _Spec(found, target).make()
-    metadata = {"namespace": target.namespace or None, "labels": _labels(found), "annotations": _annotations(found)}
-    name = found.pipeline.name
+    _check_names(live, target)
+    spec = _Spec(live, target).make()
+    metadata = {"namespace": target.namespace or None, "labels": _labels(live), "annotations": _annotations(live)}
+    name = live.pipeline.name
     if target.kind == "workflow":
         return [_resource("Workflow", make("ObjectMeta", generate_name=f"{name}-", **metadata), spec=spec)]
     named = make("ObjectMeta", name=name, **metadata)
     if target.kind == "cron":
-        return [_resource("CronWorkflow", named, spec=_cron(found, target, spec))]
+        return [_resource("CronWorkflow", named, spec=_cron(live, target, spec))]
     template = _resource("WorkflowTemplate", named, spec=spec)
-    starting = make("ObjectMeta", name=name, namespace=target.namespace or None, labels=_labels(found))
+    starting = make("ObjectMeta", name=name, namespace=target.namespace or None, labels=_labels(live))
     if target.kind == "event":
-        return [template, event_binding(found, starting)]
-    return [template, *(new_data(found, target, starting) if target.kind == "data" else ())]
+        return [template, event_binding(live, starting)]
+    return [template, *(new_data(live, target, starting) if target.kind == "data" else ())]
 
 
-def _check_names(found: LivePipeline, target: ArgoTarget) -> None:
-    """Refuse names that Argo does not take, though pipelines do."""
-    most, name = (_LONGEST_CRON if target.kind == "cron" else _LONGEST), found.pipeline.name
+def _check_names(live: LivePipeline, target: ArgoTarget) -> None:
+    """Refuse names that Argo does not accept."""
+    most, name = (_LONGEST_CRON if target.kind == "cron" else _LONGEST), live.pipeline.name
     if len(name) > most:
         raise PipelineError(
             f"{name}: Argo adds to a pipeline's name, which may have at most {most} characters here, found {len(name)}."
         )
-    for step in found.pipeline.steps:
+    for step in live.pipeline.steps:
         if step.name[0].isdigit():
             raise PipelineError(
                 f"step {step.name}: a task of Argo may not begin with a digit.\nDo: call the step otherwise"
@@ -68,53 +68,53 @@ def _resource(kind: str, metadata: Any, spec: Any) -> dict[str, Any]:
     return to_plain(make(kind, api_version=API_VERSION, kind=kind, metadata=metadata, spec=spec))
 
 
-def _labels(found: LivePipeline) -> dict[str, str]:
+def _labels(live: LivePipeline) -> dict[str, str]:
     return {
         "app.kubernetes.io/name": "pytrtplugins",
-        "app.kubernetes.io/instance": found.pipeline.name,
+        "app.kubernetes.io/instance": live.pipeline.name,
         "app.kubernetes.io/managed-by": "pytrt",
     }
 
 
-def _annotations(found: LivePipeline) -> dict[str, str]:
-    """What Argo's page shows, and which parameters were fixed when the file was written."""
-    parameters = as_recorded(found.pipeline.parameters)
-    fixed = {name: value for name, value in parameters.items() if name not in found.live}
-    said = {
-        "workflows.argoproj.io/description": f"Pipeline {found.pipeline.name}: {count_text(len(found.pipeline.steps), 'step')}."
+def _annotations(live: LivePipeline) -> dict[str, str]:
+    """Annotations: texts for Argo's page, and parameters that were fixed at the export."""
+    parameters = as_recorded(live.pipeline.parameters)
+    fixed = {name: value for name, value in parameters.items() if name not in live.live}
+    annotations = {
+        "workflows.argoproj.io/description": f"Pipeline {live.pipeline.name}: {count_text(len(live.pipeline.steps), 'step')}."
     }
-    said["pytrtplugins/version"] = __version__
-    return said | ({"pytrtplugins/parameters": json.dumps(fixed, sort_keys=True)} if fixed else {})
+    annotations["pytrtplugins/version"] = __version__
+    return annotations | ({"pytrtplugins/parameters": json.dumps(fixed, sort_keys=True)} if fixed else {})
 
 
-def _cron(found: LivePipeline, target: ArgoTarget, spec: Any) -> Any:
-    if found.pipeline.schedule is None:
+def _cron(live: LivePipeline, target: ArgoTarget, spec: Any) -> Any:
+    if live.pipeline.schedule is None:
         raise UsageError(
-            f"a CronWorkflow needs a schedule, which pipeline {found.pipeline.name} does not have.\n"
+            f"a CronWorkflow needs a schedule, which pipeline {live.pipeline.name} does not have.\n"
             'Do: add a key such as schedule: "0 3 * * *" to the pipeline'
         )
     return make(
         "CronWorkflowSpec",
-        schedules=[found.pipeline.schedule],
+        schedules=[live.pipeline.schedule],
         timezone=target.timezone or None,
         concurrency_policy=target.concurrency,
         starting_deadline_seconds=3600,
         successful_jobs_history_limit=3,
         failed_jobs_history_limit=3,
-        workflow_metadata=make("ObjectMeta", labels=_labels(found)),
+        workflow_metadata=make("ObjectMeta", labels=_labels(live)),
         workflow_spec=spec,
     )
 
 
 class _Spec:
-    """Makes the specification of a workflow."""
+    """Builds the specification of a workflow."""
 
-    def __init__(self, found: LivePipeline, target: ArgoTarget) -> None:
-        self._found, self._target, self._pipeline = found, target, found.pipeline
-        self._artifacts = Artifacts(found.pipeline, target)
-        self._templates = Templates(found, target, self._artifacts)
+    def __init__(self, live: LivePipeline, target: ArgoTarget) -> None:
+        self._found, self._target, self._pipeline = live, target, live.pipeline
+        self._artifacts = Artifacts(live.pipeline, target)
+        self._templates = Templates(live, target, self._artifacts)
         self._gates = {step.name for step in self._pipeline.steps if step.gate}
-        self._taken = {each.name for each in (*self._pipeline.steps, self._pipeline.on_exit) if each}
+        self._taken = {named_step.name for named_step in (*self._pipeline.steps, self._pipeline.on_exit) if named_step}
         self._main, self._approve, self._stop = map(self._free, ("main", "approve", "stop"))
 
     def make(self) -> Any:
@@ -150,41 +150,43 @@ class _Spec:
             archive_logs=None if self._target.bucket else True,
             pod_gc=make("PodGC", strategy="OnPodSuccess"),
             ttl_strategy=make("TTLStrategy", seconds_after_success=_KEPT_S, seconds_after_failure=_KEPT_FAILED_S),
-            templates=self._made(),
+            templates=self._templates_of_steps(),
         )
 
-    def _made(self) -> list[Any]:
+    def _templates_of_steps(self) -> list[Any]:
         steps = self._pipeline.steps
-        given = self._artifacts.parameters()
+        artifacts = self._artifacts.parameters()
         tasks = [task for step in steps for task in self._tasks(step)]
-        made = [
+        templates = [
             make(
                 "Template",
                 name=self._main,
-                inputs=make("Inputs", artifacts=given) if given else None,
+                inputs=make("Inputs", artifacts=artifacts) if artifacts else None,
                 dag=make("DAGTemplate", tasks=tasks),
             )
         ]
-        made += [self._templates.step(step, self._found.commands[step.name]) for step in steps]
+        templates += [self._templates.step(step, self._found.commands[step.name]) for step in steps]
         if any(step.approval for step in steps):
-            made.append(make("Template", name=self._approve, suspend=make("SuspendTemplate")))
+            templates.append(make("Template", name=self._approve, suspend=make("SuspendTemplate")))
         if self._gates:
-            made.append(self._templates.stop(self._stop))
+            templates.append(self._templates.stop(self._stop))
         if step := self._pipeline.on_exit:
             for path in step.inputs:
                 if maker := self._pipeline.maker(path):
                     raise PipelineError(
                         f"on_exit takes {path}, which step {maker.name} makes: what runs at the end in Argo gets no artifacts of steps"
                     )
-            made.append(self._templates.step(step, self._found.commands[""], at_exit=True))
-        return made
+            templates.append(self._templates.step(step, self._found.commands[""], at_exit=True))
+        return templates
 
     def _tasks(self, step: Step) -> list[Any]:
         """The tasks of a step: before it the approval, after a gate what stops the run."""
         needed = self._pipeline.graph()[step.name]
         sources = self._artifacts.sources(step)
         conditions = [
-            f"{{{{tasks.{each}.outputs.parameters.{PASSES}}}}} == true" for each in needed if each in self._gates
+            f"{{{{tasks.{step_name}.outputs.parameters.{PASSES}}}}} == true"
+            for step_name in needed
+            if step_name in self._gates
         ]
         order = {"depends": _all_of(needed), "when": " && ".join(conditions) or None}
         tasks = []
@@ -192,8 +194,8 @@ class _Spec:
             name = self._free(f"approve-{step.name}")
             tasks.append(make("DAGTask", name=name, template=self._approve, **order))
             order["depends"] = _all_of((*needed, name))
-        given = make("Arguments", artifacts=sources) if sources else None
-        tasks.append(make("DAGTask", name=step.name, template=step.name, arguments=given, **order))
+        arguments = make("Arguments", artifacts=sources) if sources else None
+        tasks.append(make("DAGTask", name=step.name, template=step.name, arguments=arguments, **order))
         if step.name in self._gates:
             tasks.append(self._stopping(step))
         return tasks

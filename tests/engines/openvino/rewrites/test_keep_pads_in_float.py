@@ -2,7 +2,7 @@ import numpy as np
 import onnx
 import pytest
 
-from pytrtplugins.engines.openvino.rewrites.float_pads import FloatPads
+from pytrtplugins.engines.openvino.rewrites.keep_pads_in_float import KeepPadsInFloat
 from pytrtplugins.passes import quantize, to_ir, to_proto
 from tests.passes.nets import Net, calibrated, image, passed, path_up, producers, run
 
@@ -25,7 +25,7 @@ def padded_net(op="Pad", **attributes):
 def test_max_stands_before_a_border_and_changes_no_value(op, attributes):
     model = padded_net(op, **attributes)
     quantized = quantize(model, calibrated(model))
-    changed, modified = passed(quantized, FloatPads())
+    changed, modified = passed(quantized, KeepPadsInFloat())
     onnx.checker.check_model(changed, full_check=True)
     assert modified
     assert path_up(changed, "border", 3) == [op, "Max", "MaxPool"]
@@ -38,12 +38,12 @@ def test_max_stands_before_a_border_and_changes_no_value(op, attributes):
 def test_averages_that_do_not_count_their_border_stay():
     model = padded_net("AveragePool", kernel_shape=[3, 3], pads=[1] * 4)
     quantized = quantize(model, calibrated(model))
-    assert passed(quantized, FloatPads()) == (quantized, False)
+    assert passed(quantized, KeepPadsInFloat()) == (quantized, False)
 
 
 def test_float_models_stay():
     model = padded_net()
-    assert passed(model, FloatPads()) == (to_proto(to_ir(model)), False)
+    assert passed(model, KeepPadsInFloat()) == (to_proto(to_ir(model)), False)
 
 
 def border_net(op="Pad", domain="", quantized="", **attributes):
@@ -68,12 +68,12 @@ def border_net(op="Pad", domain="", quantized="", **attributes):
     ],
 )
 def test_everything_else_stays(model):
-    assert passed(model, FloatPads()) == (to_proto(to_ir(model)), False)
+    assert passed(model, KeepPadsInFloat()) == (to_proto(to_ir(model)), False)
 
 
 def test_the_inserted_tensor_has_the_shape_and_type_of_what_it_copies():
     model = border_net()
-    changed, modified = passed(model, FloatPads())
+    changed, modified = passed(model, KeepPadsInFloat())
     assert modified
     made = producers(changed)["border"].input[0]
     infos = {info.name: info.type for info in changed.graph.value_info}

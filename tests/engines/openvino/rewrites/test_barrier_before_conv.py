@@ -1,10 +1,10 @@
-"""PlacesApart: where Max stands before convolutions, and what it leaves alone."""
+"""Barriers before convolutions: where Max stands before convolutions, and what it leaves alone."""
 
 import numpy as np
 import onnx
 import pytest
 
-from pytrtplugins.engines.openvino.rewrites.places_apart import PlacesApart
+from pytrtplugins.engines.openvino.rewrites.barrier_before_conv import BarrierBeforeConv
 from pytrtplugins.passes import to_ir, to_proto
 from tests.passes.nets import Net, image, passed, path_up, run
 
@@ -39,7 +39,7 @@ def scaled_net(*steps, last="Conv"):
 )
 def test_max_stands_before_the_convolution_and_changes_no_value(steps):
     model = scaled_net(*steps)
-    changed, modified = passed(model, PlacesApart())
+    changed, modified = passed(model, BarrierBeforeConv())
     onnx.checker.check_model(changed, full_check=True)
     assert modified
     assert path_up(changed, "y", 3)[:2] == ["Conv", "Max"]
@@ -53,7 +53,7 @@ def test_a_factor_that_is_computed_from_constants_is_one():
     x = net.add("Mul", ["data", factor], "t0")
     model = net.model(net.add("Conv", [x, net.constant("w", np.ones((3, 3, 3, 3), np.float32))], "y", pads=[1] * 4))
     model = onnx.shape_inference.infer_shapes(model)
-    assert passed(model, PlacesApart())[1]
+    assert passed(model, BarrierBeforeConv())[1]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_factor_that_is_computed_from_constants_is_one():
     ],
 )
 def test_everything_else_stays(model):
-    assert passed(model, PlacesApart()) == (to_proto(to_ir(model)), False)
+    assert passed(model, BarrierBeforeConv()) == (to_proto(to_ir(model)), False)
 
 
 def test_a_factor_that_hangs_on_the_input_stays():
@@ -77,4 +77,4 @@ def test_a_factor_that_hangs_on_the_input_stays():
     x = net.add("Mul", ["data", net.add("Sigmoid", ["data"], "gate")], "t0")
     weights = net.constant("w", np.ones((3, 3, 3, 3), np.float32))
     model = onnx.shape_inference.infer_shapes(net.model(net.add("Conv", [x, weights], "y", pads=[1] * 4)))
-    assert not passed(model, PlacesApart())[1]
+    assert not passed(model, BarrierBeforeConv())[1]

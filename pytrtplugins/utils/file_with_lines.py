@@ -1,4 +1,4 @@
-"""Data that people write, with the lines on which its parts stand, which errors name."""
+"""Files that people write, with the line number of each key, for error messages."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from ..errors import FormatError
 
-__all__ = ["Names", "PlacedFile"]
+__all__ = ["FileWithLines", "Names"]
 
 Names = tuple[str | int, ...]
 """Where a value stands: keys, and positions in lists."""
 
 
 @dataclass(frozen=True)
-class PlacedFile:
-    """A file that was read, or one table of it.
+class FileWithLines:
+    """Parsed data of a file, or one table of it, with the line number of each key.
 
     Attributes:
         path: The file.

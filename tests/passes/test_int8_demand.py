@@ -12,7 +12,7 @@ from onnx import helper
 from pytrtplugins.calibration import CalibrationTable
 from pytrtplugins.errors import ModelError, UsageError
 from pytrtplugins.passes import Placement, quantize, to_ir
-from pytrtplugins.passes._quantize_marks import input_of
+from pytrtplugins.passes._int8_demand import input_of
 from pytrtplugins.passes.placement import absorbed, bounded, never_negative, rectifies
 from tests.passes import nets
 from tests.passes.nets import Net

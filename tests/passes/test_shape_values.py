@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper, parser
 
 from pytrtplugins.model.ir import to_ir
-from pytrtplugins.passes.partial import PartialValues
+from pytrtplugins.passes.shape_values import SymbolicShapeValues
 from pytrtplugins.tensor import SymbolicDim
 
 SIZES = [{"N": 1, "M": 1}, {"N": 2, "M": 5}, {"N": 3, "M": 3}, {"N": 7, "M": 2}]
@@ -51,7 +51,7 @@ def network(text):
 
 def noted(text):
     """What is known of a network's tensors, and its last node."""
-    known, graph = PartialValues(), to_ir(network(text)).graph
+    known, graph = SymbolicShapeValues(), to_ir(network(text)).graph
     for node in graph:
         known.note(node)
     return known, graph[-1]
@@ -308,7 +308,7 @@ def test_dims_that_hang_on_a_run_stay_open(reason):
 
 def written(dim):
     """What is read of a dim whose text a shape holds."""
-    known, graph = PartialValues(), to_ir(network("t = Shape(x) made = ConstantOfShape(t)")).graph
+    known, graph = SymbolicShapeValues(), to_ir(network("t = Shape(x) made = ConstantOfShape(t)")).graph
     graph.inputs[0].shape = onnx_ir.Shape([str(dim), 8, 6, 4])
     known.note(graph[0])
     (found, *_) = known.shape_of(graph[1]) or ()

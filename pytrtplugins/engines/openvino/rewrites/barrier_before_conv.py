@@ -1,4 +1,4 @@
-"""Factors that differ from place to place stand apart from the convolution behind them: OpenVINO multiplies its weights by them."""
+"""Keep OpenVINO from multiplying per-pixel factors into the weights of the convolution after them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, ClassVar
 from ....model.ir import dims_of, is_op
 from ....passes import Pass, PassResult
 from ....utils.override import override
-from .barrier import fixed_values, kept_apart
+from .barrier import fixed_values, insert_fusion_barrier
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["PlacesApart"]
+__all__ = ["BarrierBeforeConv"]
 
 _CHANNELS = 2
 """Axes before those of places: images and channels."""
 
 
-class PlacesApart(Pass):
-    """Put Max between a convolution and a product with constants that are not the same at all places of an image.
+class BarrierBeforeConv(Pass):
+    """Insert Max(x, x) between a convolution and a product with constants that differ between pixels.
 
     Where there are as many places as taps, OpenVINO takes such factors for those of the taps (2026.4). Max(x, x), which is x, keeps
     them apart.
@@ -32,14 +32,16 @@ class PlacesApart(Pass):
     def call(self, model: ir.Model) -> PassResult:
         convolutions = [node for node in model.graph if is_op(node, "Conv")]
         constants = fixed_values(model.graph) if convolutions else set()
-        found = [(node, value) for node in convolutions if (value := _scaled(node, constants)) is not None]
-        for node, value in found:
-            node.replace_input_with(0, kept_apart(model.graph, value, node))
-        return PassResult(model, bool(found))
+        matches = [
+            (node, value) for node in convolutions if (value := _pixel_scaled_input(node, constants)) is not None
+        ]
+        for node, value in matches:
+            node.replace_input_with(0, insert_fusion_barrier(model.graph, value, node))
+        return PassResult(model, bool(matches))
 
 
-def _scaled(convolution: ir.Node, constants: Collection[ir.Value]) -> ir.Value | None:
-    """What a convolution reads, if that is a product with constants of places."""
+def _pixel_scaled_input(convolution: ir.Node, constants: Collection[ir.Value]) -> ir.Value | None:
+    """The input of a convolution, if it is a product with per-pixel constants."""
     value = read = convolution.inputs[0]
     while value is not None and is_op(value.producer(), "Identity"):
         value = value.producer().inputs[0]  # type: ignore[union-attr]
@@ -47,10 +49,10 @@ def _scaled(convolution: ir.Node, constants: Collection[ir.Value]) -> ir.Value |
     if product is None or not (is_op(product, "Mul") or is_op(product, "Div")):
         return None
     rank = len(dims_of(value) or ())
-    return read if any(factor in constants and _is_of_places(factor, rank) for factor in product.inputs) else None
+    return read if any(factor in constants and _is_per_pixel(factor, rank) for factor in product.inputs) else None
 
 
-def _is_of_places(factor: ir.Value | None, rank: int) -> bool:
-    """Whether a factor has several values along the axes behind the channels."""
+def _is_per_pixel(factor: ir.Value | None, rank: int) -> bool:
+    """Whether a factor has several values along the spatial axes."""
     dims = dims_of(factor)
     return dims is not None and any(dim != 1 for dim in dims[max(0, _CHANNELS - rank + len(dims)) :])

@@ -1,4 +1,4 @@
-"""A product with a constant matrix stands apart from what differs from row to row behind it: OpenVINO joins the two wrongly."""
+"""Keep OpenVINO from fusing per-row constants into the MatMul with a constant matrix before them, which it does wrongly."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 from ....model.ir import array_of, constant, dims_of, is_op
 from ....passes import Pass, PassResult
 from ....utils.override import override
-from .barrier import kept_apart
+from .barrier import insert_fusion_barrier
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["ProductsApart"]
+__all__ = ["BarrierAfterMatMul"]
 
 _JOINED = ("Add", "BatchNormalization", "Div", "Mul", "PRelu", "Sub")
 _JOINED_TO_FLOAT = ("Add", "Sub")
@@ -22,8 +22,8 @@ _PLAIN = 2
 """Axes of a product whose columns are its channels."""
 
 
-class ProductsApart(Pass):
-    """Put Max between a MatMul of three axes or more with a constant matrix, or its bias, and products and sums along other axes.
+class BarrierAfterMatMul(Pass):
+    """Insert Max(x, x) between a MatMul of three axes or more with a constant matrix and sums or products along other axes.
 
     In networks with free dims, OpenVINO takes such constants, which belong to channels, for those of the matrix's columns (2026.4); behind
     a matrix that is not quantized, summands of channels only, if there are as many as columns. Max(x, x), which is x, keeps them apart.
@@ -44,7 +44,7 @@ class ProductsApart(Pass):
             for value in values:
                 readers = [(use.node, use.idx) for use in value.uses() if _is_of_rows(use.node, joined)]
                 for reader, place in readers:
-                    reader.replace_input_with(place, kept_apart(model.graph, value, reader))
+                    reader.replace_input_with(place, insert_fusion_barrier(model.graph, value, reader))
                     modified = True
         return PassResult(model, modified)
 

@@ -1,4 +1,4 @@
-"""Products and sums with constants stand apart from the quantization behind them: OpenVINO joins the two wrongly in places."""
+"""Keep OpenVINO from fusing a scale or shift into the QuantizeLinear after it, which it does wrongly."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, ClassVar
 from ....model.ir import array_of, is_op
 from ....passes import Pass, PassResult
 from ....utils.override import override
-from .barrier import kept_apart
+from .barrier import insert_fusion_barrier
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["FactorsApart"]
+__all__ = ["BarrierBeforeQuantize"]
 
 _SCALES = ("Add", "BatchNormalization", "Div", "Identity", "Mul", "Neg", "Sub")
 """What OpenVINO makes factors and summands of."""
 
 
-class FactorsApart(Pass):
-    """Put Max between QuantizeLinear and products with constants, some of them negative and not all the same.
+class BarrierBeforeQuantize(Pass):
+    """Insert Max(x, x) between QuantizeLinear and products with constants that differ and are partly negative.
 
     In networks with free dims, OpenVINO takes factors into the quantization behind them (2026.4), and forgets that a negative one exchanges
     its lowest and highest value; with one factor for all values it does not. Without its int8 form (``LP_TRANSFORMS_MODE`` off) it errs
@@ -37,13 +37,13 @@ class FactorsApart(Pass):
     @override
     def call(self, model: ir.Model) -> PassResult:
         quantizing = [(node, node.inputs[0]) for node in model.graph if is_op(node, "QuantizeLinear")]
-        found = [(node, value) for node, value in quantizing if value is not None and self._joins(value)]
-        for node, value in found:
-            node.replace_input_with(0, kept_apart(model.graph, value, node))
-        return PassResult(model, bool(found))
+        matches = [(node, value) for node, value in quantizing if value is not None and self._joins(value)]
+        for node, value in matches:
+            node.replace_input_with(0, insert_fusion_barrier(model.graph, value, node))
+        return PassResult(model, bool(matches))
 
     def _joins(self, value: ir.Value) -> bool:
-        """Whether OpenVINO would join what gives a tensor with the quantization behind it, and wrongly."""
+        """Whether OpenVINO would fuse a tensor's producer with the quantization after it, and wrongly."""
         if not self.every:
             return _is_mixed(value)
         producer = value.producer()
@@ -51,7 +51,7 @@ class FactorsApart(Pass):
 
 
 def _is_mixed(value: ir.Value | None) -> bool:
-    """Whether a tensor is one times constants, of which some are negative, and some differ from others."""
+    """Whether a tensor is a product with constants, some of which are negative and some of which differ."""
     negative = several = False
     while value is not None and (node := value.producer()) is not None:
         if is_op(node, "Neg") or is_op(node, "Identity"):

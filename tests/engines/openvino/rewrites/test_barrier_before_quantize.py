@@ -2,7 +2,7 @@ import numpy as np
 import onnx
 import pytest
 
-from pytrtplugins.engines.openvino.rewrites.factors_apart import FactorsApart
+from pytrtplugins.engines.openvino.rewrites.barrier_before_quantize import BarrierBeforeQuantize
 from pytrtplugins.passes import to_ir, to_proto
 from tests.passes.nets import Net, image, passed, path_up, producers, run
 
@@ -32,7 +32,7 @@ def quantized_net(*steps, domain=""):
 )
 def test_max_stands_before_the_quantization_and_changes_no_value(steps):
     model = quantized_net(*steps)
-    changed, modified = passed(model, FactorsApart())
+    changed, modified = passed(model, BarrierBeforeQuantize())
     onnx.checker.check_model(changed, full_check=True)
     assert modified
     assert path_up(changed, "codes", 3)[:3] == ["QuantizeLinear", "Max", steps[-1][0]]
@@ -54,7 +54,7 @@ def test_max_stands_before_the_quantization_and_changes_no_value(steps):
     ],
 )
 def test_everything_else_stays(model):
-    assert passed(model, FactorsApart()) == (to_proto(to_ir(model)), False)
+    assert passed(model, BarrierBeforeQuantize()) == (to_proto(to_ir(model)), False)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_everything_else_stays(model):
 )
 def test_every_product_and_sum_is_kept_apart_if_that_is_asked(steps, apart):
     model = quantized_net(*steps)
-    changed, modified = passed(model, FactorsApart(every=True))
+    changed, modified = passed(model, BarrierBeforeQuantize(every=True))
     assert modified == apart
     x = image(model)
     np.testing.assert_array_equal(run(changed, x, ["y"])["y"], run(model, x, ["y"])["y"])

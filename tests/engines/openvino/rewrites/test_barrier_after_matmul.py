@@ -2,7 +2,7 @@ import numpy as np
 import onnx
 import pytest
 
-from pytrtplugins.engines.openvino.rewrites.products_apart import ProductsApart
+from pytrtplugins.engines.openvino.rewrites.barrier_after_matmul import BarrierAfterMatMul
 from pytrtplugins.passes import to_ir, to_proto
 from tests.passes.nets import Net, image, passed, path_up, run
 
@@ -40,7 +40,7 @@ def product_net(*steps, quantized=True, flat=False):
 )
 def test_max_stands_behind_the_product_and_changes_no_value(steps, path):
     model = product_net(*steps)
-    changed, modified = passed(model, ProductsApart())
+    changed, modified = passed(model, BarrierAfterMatMul())
     onnx.checker.check_model(changed, full_check=True)
     assert modified
     assert path_up(changed, f"t{len(steps) - 1}", len(path)) == path
@@ -51,10 +51,10 @@ def test_max_stands_behind_the_product_and_changes_no_value(steps, path):
 @pytest.mark.parametrize("op", ["Add", "Sub"])
 def test_max_stands_before_summands_of_rows_behind_a_matrix_that_is_not_quantized(op):
     model = product_net((op, COLUMNS), (op, ROWS), quantized=False)
-    changed, modified = passed(model, ProductsApart())
+    changed, modified = passed(model, BarrierAfterMatMul())
     assert modified == (op == "Add")  # a bias is an Add
     model = product_net((op, ROWS), quantized=False)
-    changed, modified = passed(model, ProductsApart())
+    changed, modified = passed(model, BarrierAfterMatMul())
     assert modified
     assert path_up(changed, "t0", 3) == [op, "Max", "MatMul"]
     x = image(model)
@@ -73,4 +73,4 @@ def test_max_stands_before_summands_of_rows_behind_a_matrix_that_is_not_quantize
     ],
 )
 def test_everything_else_stays(model):
-    assert passed(model, ProductsApart()) == (to_proto(to_ir(model)), False)
+    assert passed(model, BarrierAfterMatMul()) == (to_proto(to_ir(model)), False)

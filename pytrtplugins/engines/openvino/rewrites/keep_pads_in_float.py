@@ -1,4 +1,4 @@
-"""A border around quantized values is made in float: OpenVINO makes it wrongly in 8 bits."""
+"""Keep padding of quantized values in float: OpenVINO computes it wrongly in 8 bits."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ....passes import Pass, PassResult
 from ....utils.override import override
-from .barrier import kept_apart
+from .barrier import insert_fusion_barrier
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["FloatPads"]
+__all__ = ["KeepPadsInFloat"]
 
 
-class FloatPads(Pass):
-    """Let each Pad, and each AveragePool that counts its border, of a model with Q/DQ read float values.
+class KeepPadsInFloat(Pass):
+    """Let each Pad, and each AveragePool that counts its padding, read float values in models with Q/DQ.
 
     OpenVINO moves DequantizeLinear behind the nodes that only copy or scale values, and so across the border: where a Pad
     has pads along one axis, or where the zero point is not 0 and AveragePool counts the border, the results are wrong
@@ -31,7 +31,7 @@ class FloatPads(Pass):
             return PassResult(model, False)
         padding = [(node, value) for node in nodes if _has_border(node) and (value := node.inputs[0]) is not None]
         for node, value in padding:
-            node.replace_input_with(0, kept_apart(model.graph, value, node))
+            node.replace_input_with(0, insert_fusion_barrier(model.graph, value, node))
         return PassResult(model, bool(padding))
 
 

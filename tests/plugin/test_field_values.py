@@ -11,8 +11,8 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import FieldError
+from pytrtplugins.plugin.field_values import as_array, value_origin
 from pytrtplugins.plugin.fields import collect_field_specs
-from pytrtplugins.plugin.given import as_array, came_from
 from pytrtplugins.plugin.onnx_node import from_node
 from tests.user_plugins import Copy
 
@@ -120,7 +120,7 @@ def test_a_refusal_says_where_the_value_came_from():
     ):
         with pytest.raises(FieldError, match=words):
             Slopes(**{"slope": [1.0], **given})
-    with came_from("the table's column {}"), pytest.raises(FieldError, match="from the table's column offset"):
+    with value_origin("the table's column {}"), pytest.raises(FieldError, match="from the table's column offset"):
         Slopes(slope=[1.0], offset="x")
     node = Slopes(slope=[1.0]).as_node(["x"], ["y"], "prelu")
     node.attribute.remove(next(item for item in node.attribute if item.name == "offset"))

@@ -1,4 +1,4 @@
-"""One walk through a model from the outputs up: which nodes read int8, and which tensors they want in it."""
+"""Walk a model from its outputs up, and find which nodes read int8 and which tensors are quantized for them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..errors import ModelError
 from ..model.ir import constant, depths
 from ..model.operator_traits import Trait, operators
 from ..model.proto import node_name
-from ..plugin.onnx_node import hands_int8_on
+from ..plugin.onnx_node import passes_int8_through
 from .placement import Placement, absorbed
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["WEIGHTED", "Marks", "input_of", "mark"]
+__all__ = ["WEIGHTED", "Int8Demand", "find_int8_demand", "input_of"]
 
 _COPYING = operators(Trait.COPIES)
 _ACTIVATIONS = operators(Trait.ACTIVATION)
@@ -26,8 +26,8 @@ WEIGHTED = operators(Trait.WEIGHTED)
 
 
 @dataclass
-class Marks:
-    """What a walk found.
+class Int8Demand:
+    """Which nodes read int8, and which tensors are quantized for them.
 
     Attributes:
         reads: Node → indices of the inputs that it reads as int8.
@@ -42,15 +42,15 @@ class Marks:
     followed: set[ir.Node] = field(default_factory=set)
 
 
-def mark(
+def find_int8_demand(
     nodes: list[ir.Node],
     float_layers: Mapping[str, str],
     placement: Placement,
     kept: Collection[ir.Node],
     requantizing: Collection[ir.Node] = (),
     computing: Collection[ir.Node] = (),
-) -> Marks:
-    """Walk a model.
+) -> Int8Demand:
+    """Walk a model from its outputs up, and find the demand for int8 tensors.
 
     Args:
         nodes: Its nodes in topological order.
@@ -60,7 +60,7 @@ def mark(
         requantizing: Nodes of plugins that compute on int8 codes with scales of their own.
         computing: Nodes that copy values and stay in float all the same.
     """
-    marks, depth = Marks(), depths(nodes)
+    marks, depth = Int8Demand(), depths(nodes)
     for node in reversed(nodes):
         users = set(node.successors())
         if any(user in marks.followed or (user in marks.reads and user.op_type in WEIGHTED) for user in users):
@@ -78,8 +78,8 @@ def mark(
         elif node in requantizing:
             indices = _plugin_inputs(node, marks)
         else:
-            wanted = any(output in marks.wanted for output in node.outputs)
-            copies = wanted and node not in computing and not _gives_output(node)
+            is_int8_output = any(output in marks.wanted for output in node.outputs)
+            copies = is_int8_output and node not in computing and not _gives_output(node)
             indices = _copied_inputs(node) if copies else ()
             if indices:
                 marks.copying.add(node)
@@ -90,7 +90,7 @@ def mark(
 
 
 def _residual_inputs(
-    node: ir.Node, marks: Marks, float_layers: Mapping[str, str], depth: Mapping[ir.Node, int]
+    node: ir.Node, marks: Int8Demand, float_layers: Mapping[str, str], depth: Mapping[ir.Node, int]
 ) -> tuple[int, ...]:
     """Inputs of an addition of two activations that are read as int8; () if it is something else or stays in float.
 
@@ -119,7 +119,7 @@ def _residual_inputs(
     return (1 - max(fused, key=fused.__getitem__),) if fused else (0, 1)
 
 
-def _plugin_inputs(node: ir.Node, marks: Marks) -> tuple[int, ...]:
+def _plugin_inputs(node: ir.Node, marks: Int8Demand) -> tuple[int, ...]:
     """All inputs of a plugin that computes on int8 codes, where one of its results is read so; all of them become codes then.
 
     Nothing where it reads a constant, which has no scale in the table, or gives an output of the model.
@@ -132,16 +132,18 @@ def _plugin_inputs(node: ir.Node, marks: Marks) -> tuple[int, ...]:
     return tuple(range(len(node.inputs)))
 
 
-def _want_result(value: ir.Value, marks: Marks, kept: Collection[ir.Node]) -> None:
-    """Quantize the result of a layer whose kernel gives int8 alone, unless a wanted result behind it stands for it."""
+def _want_result(value: ir.Value, marks: Int8Demand, kept: Collection[ir.Node]) -> None:
+    """Demand an int8 result of a layer whose kernel writes int8 only, unless a demanded tensor after it replaces it."""
     behind = absorbed(value)
     stands = behind in marks.wanted and behind.producer() not in kept
     if not stands and not value.is_graph_output():
         marks.wanted[value] = None
 
 
-def _kernel_inputs(node: ir.Node, marks: Marks, placement: Placement, kept: Collection[ir.Node]) -> tuple[int, ...]:
-    """Inputs that an operator with an int8 kernel reads as int8.
+def _kernel_inputs(
+    node: ir.Node, marks: Int8Demand, placement: Placement, kept: Collection[ir.Node]
+) -> tuple[int, ...]:
+    """Indices of inputs that an operator with an int8 kernel reads as int8.
 
     Nothing where nobody wants its result so, it reads a constant, or what makes its inputs computes in float, as in a GELU that
     is written with Tanh: each would be rounded for this operator alone.
@@ -173,9 +175,9 @@ def _gives_output(node: ir.Node) -> bool:
 
 
 def _copied_inputs(node: ir.Node) -> tuple[int, ...]:
-    """Inputs whose values the node hands on unchanged; () if it computes something."""
+    """Inputs whose values the node passes on unchanged; () if it computes something."""
     if node.domain != "":
-        count = len(node.inputs) if hands_int8_on(node) else 0
+        count = len(node.inputs) if passes_int8_through(node) else 0
     elif node.op_type == "Resize" and node.attributes.get_string("mode", "nearest") != "nearest":
         count = 0
     else:
@@ -187,7 +189,7 @@ def _copied_inputs(node: ir.Node) -> tuple[int, ...]:
 
 
 def input_of(node: ir.Node, index: int) -> ir.Value:
-    """Give an input that is known to be there."""
+    """An input that is known to exist."""
     value = node.inputs[index]
     if value is None:
         raise ModelError(f"quantize: node {node_name(node)!r} lacks input {index}.")

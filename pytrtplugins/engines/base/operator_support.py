@@ -1,4 +1,4 @@
-"""Finds the operators that an engine lacks in its library's messages about a model that it cannot build."""
+"""Find the unsupported operators of a model, from a build error's text or by building one-node models."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ...passes.prepare import of_onnx, prepare_loaded
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...utils.optional import require
-from ...validation.dataflow import reads, walk, walk_graphs
-from .failures import explaining
+from ...validation.dataflow import tensors_read, walk, walk_graphs
+from .failures import as_error
 from .types import BuildOptions
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .engine import Engine
 
-__all__ = ["guiding", "lacked_nodes", "lacking_nodes"]
+__all__ = ["explain_unsupported_operators", "probe_unsupported_nodes", "unsupported_nodes_in_error"]
 
 _SAID = (  # with an operator's type, or a node's name, in it
     "No Op registered for {op} ",  # onnxruntime
@@ -38,22 +38,22 @@ _SAID = (  # with an operator's type, or a node's name, in it
 )
 
 
-def lacked_nodes(model: onnx.ModelProto, error: BuildError) -> list[onnx.NodeProto]:
-    """The nodes whose operators the engine does not have, as the error says; those that it names stand first.
+def unsupported_nodes_in_error(model: onnx.ModelProto, error: BuildError) -> list[onnx.NodeProto]:
+    """The nodes whose operators the engine lacks, by the error's text; nodes that it names come first.
 
     Args:
         model: What the engine was to build.
-        error: Of the engine.
+        error: The engine's build error.
     """
     text = f"{error}\n{error.facts.get('text', '')}"
-    found = [node for node in walk(model.graph.node) if _is_denied(node, text)]
-    return sorted(found, key=lambda node: repr(node_name(node)) not in text and f'"{node_name(node)}"' not in text)
+    nodes = [node for node in walk(model.graph.node) if _is_refused(node, text)]
+    return sorted(nodes, key=lambda node: repr(node_name(node)) not in text and f'"{node_name(node)}"' not in text)
 
 
-def lacking_nodes(
+def probe_unsupported_nodes(
     model: onnx.ModelProto, cls: type[Engine], error: BuildError | None = None
 ) -> Iterator[onnx.NodeProto]:
-    """All nodes whose operators an engine lacks, in the model's order, with those in branches, loops and functions.
+    """All nodes with unsupported operators, in the model's order, including those in subgraphs and functions.
 
     The engine is asked for each operator, once for each combination of its inputs' types, with a model of one node. An engine that
     does not build fast is not asked: it says all in its error.
@@ -61,18 +61,18 @@ def lacking_nodes(
     Args:
         model: With all its nodes.
         cls: The engine.
-        error: Of the engine, if it was to build the model.
+        error: The engine's build error, if it tried to build the model.
     """
-    denied = [] if error is None else lacked_nodes(model, error)
-    asking = _Asking(model, cls) if cls.asks_fast else None
+    denied = [] if error is None else unsupported_nodes_in_error(model, error)
+    asking = _OperatorProbe(model, cls) if cls.asks_fast else None
     inner = (node for function in model.functions for node in function.node)
     for node in walk([*model.graph.node, *inner]):
-        if any(node is known for known in denied) or (asking is not None and asking.lacks(node)):
+        if any(node is denied_node for denied_node in denied) or (asking is not None and asking.lacks(node)):
             yield node
 
 
-class _Asking:
-    """Asks an engine for operators, each with a model of one node."""
+class _OperatorProbe:
+    """Asks an engine whether it supports an operator, by building a model of one node."""
 
     def __init__(self, model: onnx.ModelProto, cls: type[Engine]) -> None:
         self._cls, self._empty = cls, type(model)()
@@ -101,24 +101,24 @@ class _Asking:
 
     def _ask(self, node: onnx.NodeProto) -> bool:
         helper = require("onnx.helper", extra="onnx")
-        asked = copy_of(self._empty)
-        asked.graph.node.append(copy_of(node))
-        read = sorted(reads(node))
-        asked.graph.initializer.extend(self._constants[name] for name in read if name in self._constants)
-        given = [name for name in read if name not in self._constants]
-        for names, infos in ((given, asked.graph.input), (node.output, asked.graph.output)):
+        model = copy_of(self._empty)
+        model.graph.node.append(copy_of(node))
+        read = sorted(tensors_read(node))
+        model.graph.initializer.extend(self._constants[name] for name in read if name in self._constants)
+        inputs = [name for name in read if name not in self._constants]
+        for names, infos in ((inputs, model.graph.input), (node.output, model.graph.output)):
             infos.extend(
                 copy_of(self._known[name]) if self._type(name) else helper.make_tensor_value_info(name, 1, None)
                 for name in dict.fromkeys(names)
                 if name
             )
         try:
-            with explaining("asked for one operator", self._cls.name):
+            with as_error("asked for one operator", self._cls.name):
                 self._cls.build(
-                    prepare_loaded(asked, native=self._cls.runs_contrib), BuildOptions(settings=self._cls.fast_build)
+                    prepare_loaded(model, native=self._cls.runs_contrib), BuildOptions(settings=self._cls.fast_build)
                 )
         except BuildError as error:
-            return any(found is asked.graph.node[0] for found in lacked_nodes(asked, error))
+            return any(unsupported is model.graph.node[0] for unsupported in unsupported_nodes_in_error(model, error))
         except PytrtpluginsError:  # of the types that are made up here
             pass
         return False
@@ -129,19 +129,20 @@ def _graphs(model: onnx.ModelProto) -> list[onnx.GraphProto]:
     return [model.graph, *walk_graphs(model.graph.node)]
 
 
-def _is_denied(node: onnx.NodeProto, text: str) -> bool:
+def _is_refused(node: onnx.NodeProto, text: str) -> bool:
+    """Whether an engine's message says that it lacks the node's operator."""
     if node.op_type not in text and node_name(node) not in text:  # most nodes, for which no pattern is compiled
         return False
     named = {"op": re.escape(node.op_type), "name": re.escape(node_name(node))}
-    return any(re.search(re.sub(r"{(op|name)}", lambda found: named[found[1]], said), text) for said in _SAID)
+    return any(re.search(re.sub(r"{(op|name)}", lambda found: named[found[1]], pattern), text) for pattern in _SAID)
 
 
-def _unchosen_type(model: onnx.ModelProto) -> str:
-    """A plugin whose inputs differ in type, and whose class does not say which one its outputs have; empty where there is none."""
-    known = tensors_of(model.graph)
+def _ambiguous_output_type(model: onnx.ModelProto) -> str:
+    """A plugin with inputs of different types whose class does not define its output types; empty if there is none."""
+    infos = tensors_of(model.graph)
     for node in filter(is_plugin_node, model.graph.node):
         plugin = from_node(node)
-        kinds = [known[name].type.tensor_type.elem_type for name in node.input if name in known]
+        kinds = [infos[name].type.tensor_type.elem_type for name in node.input if name in infos]
         if len(set(kinds)) > 1 and type(plugin).output_dtypes is Plugin.output_dtypes:
             words = " and ".join(numpy_type(kind).name for kind in dict.fromkeys(kinds))
             return (
@@ -152,8 +153,8 @@ def _unchosen_type(model: onnx.ModelProto) -> str:
 
 
 @contextmanager
-def guiding(model: onnx.ModelProto, cls: type[Engine]) -> Iterator[None]:
-    """Where an engine cannot build a model since it lacks operators, say which, and how to write the first as a plugin.
+def explain_unsupported_operators(model: onnx.ModelProto, cls: type[Engine]) -> Iterator[None]:
+    """In the block, extend a build error with the unsupported operators, and how to write the first as a plugin.
 
     Raises:
         BuildError: with the node's signature and a plugin class to begin with; or with the plugin whose outputs have a type that
@@ -162,26 +163,26 @@ def guiding(model: onnx.ModelProto, cls: type[Engine]) -> Iterator[None]:
     try:
         yield
     except BuildError as error:
-        named = lacked_nodes(model, error)
-        if not named and (cause := _unchosen_type(model)):
+        named = unsupported_nodes_in_error(model, error)
+        if not named and (cause := _ambiguous_output_type(model)):
             what = str(error).partition("\nDo: ")[0]
             raise BuildError(f"{what}\n{cause}", **error.facts) from error.__cause__
         if not named:
-            for node in lacked_nodes(
+            for node in unsupported_nodes_in_error(
                 of_onnx(model), error
             ):  # one that the library writes an operator of com.microsoft with
                 raise BuildError(
                     f"node {node_name(node)!r} ({node_type(node)}): {error}", **error.facts
                 ) from error.__cause__
             raise
-        node, said = named[0], error.facts.get("text")  # by the library, if the error is not this package's own
+        node, library_text = named[0], error.facts.get("text")  # by the library, if the error is not this package's own
         what = (
             str(error).partition(".\n")[0]
-            if said is None
+            if library_text is None
             else f"engine {cls.name!r} does not have the operator {node_type(node)}"
         )
-        facts = {} if said is None else {"text": said}
-        others = lacking_nodes(model, cls, error)
+        facts = {} if library_text is None else {"text": library_text}
+        others = probe_unsupported_nodes(model, cls, error)
         raise BuildError(
             f"{what} {guide(model, node, cls.name, others)}", engine=cls.name, op=node.op_type, node=node.name, **facts
-        ) from (error if said is None or error.__cause__ is None else error.__cause__)
+        ) from (error if library_text is None or error.__cause__ is None else error.__cause__)

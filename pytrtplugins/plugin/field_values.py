@@ -1,4 +1,4 @@
-"""Values given for a field: where they came from, and arrays in the field's element type."""
+"""Values that callers pass for a field: their origin, for messages, and arrays in the field's element type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ARRAY_DTYPES", "as_array", "came_from", "origin"]
+__all__ = ["ARRAY_DTYPES", "as_array", "origin_of", "value_origin"]
 
 ARRAY_DTYPES = ("float32", "float16", "int8", "uint8", "int32", "int64", "bool", "float64")
 """Element types of array fields, by NumPy's names."""
@@ -25,8 +25,8 @@ _KEEPS = {
 
 
 @contextlib.contextmanager
-def came_from(text: str) -> Iterator[None]:
-    """Let a refusal of a value inside the block say where the value came from; ``{}`` stands for the field's name."""
+def value_origin(text: str) -> Iterator[None]:
+    """In the block, messages about a refused value name this origin; ``{}`` stands for the field's name."""
     token = _ORIGIN.set(text)
     try:
         yield
@@ -34,8 +34,8 @@ def came_from(text: str) -> Iterator[None]:
         _ORIGIN.reset(token)
 
 
-def origin(name: str) -> str:
-    """Where the value of a field came from, for messages."""
+def origin_of(name: str) -> str:
+    """The origin of a field's value, for messages."""
     return _ORIGIN.get().replace("{}", name)
 
 
@@ -51,17 +51,21 @@ def as_array(value: Any, dtype: str) -> npt.NDArray[Any]:
         TypeError: it is not an array.
     """
     array = np.array(value, copy=True, order="C")
-    own = hasattr(value, "dtype") or hasattr(value, "__array__") or hasattr(value, "__array_interface__")
-    wanted = dtype or ("float32" if array.dtype == np.float64 and not own else array.dtype.name)
-    if wanted not in ARRAY_DTYPES:
+    has_dtype = hasattr(value, "dtype") or hasattr(value, "__array__") or hasattr(value, "__array_interface__")
+    target_dtype = dtype or ("float32" if array.dtype == np.float64 and not has_dtype else array.dtype.name)
+    if target_dtype not in ARRAY_DTYPES:
         raise ValueError(f"an array of {array.dtype}")
-    if array.dtype.name == wanted:
+    if array.dtype.name == target_dtype:
         return array
     with np.errstate(all="ignore"):
-        found = array.astype(wanted) if array.dtype.kind in _KEEPS[np.dtype(wanted).kind] or not array.size else None
-        if found is None:
+        converted = (
+            array.astype(target_dtype)
+            if array.dtype.kind in _KEEPS[np.dtype(target_dtype).kind] or not array.size
+            else None
+        )
+        if converted is None:
             raise ValueError(f"an array of {array.dtype}")
-        lost = np.isfinite(found) != np.isfinite(array) if found.dtype.kind == "f" else found != array
+        lost = np.isfinite(converted) != np.isfinite(array) if converted.dtype.kind == "f" else converted != array
     if lost.any():
-        raise ValueError(f"{array[lost].flat[0]}, which does not fit into {wanted}")
-    return found
+        raise ValueError(f"{array[lost].flat[0]}, which does not fit into {target_dtype}")
+    return converted
