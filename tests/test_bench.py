@@ -234,6 +234,16 @@ def test_a_chart_names_the_rows_that_were_timed(tmp_path):
         found.draw(tmp_path / "a.gif")
 
 
+def test_a_chart_has_the_medians_as_bars_and_the_percentiles_as_marks(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(module, "save", lambda figure, path: figures.append(figure))
+    rows = tuple(module.Row(str(n), p50_ms=n + 1.0, p90_ms=n + 2.0, p99_ms=n + 3.0) for n in range(2))
+    module.Benchmark(rows, 5, 2, {}, {}, 0.5, "today").draw(tmp_path / "a.svg")
+    (axes,) = figures[0].axes
+    assert [bar.get_width() for bar in axes.patches] == [1.0, 2.0]
+    assert [marks.get_offsets().tolist() for marks in axes.collections] == [[[2, 0], [3, 1]], [[3, 0], [4, 1]]]
+
+
 def test_what_is_measured_where_nothing_is_said():
     given = [each.default for each in inspect.signature(bench).parameters.values()]
     assert given == [inspect.Parameter.empty, None, 5, 2.0, 2, True]

@@ -84,6 +84,7 @@ WRONG = {
     "more than float32 can": layer(varint(4, 1) + field(8, struct.pack("<d", 1e300))),
     "a blob of 33 axes": layer(field(7, field(1, b"\x01" * 40)) + field(5, SIX.tobytes())),
     "more than caffe's numbers": layer(field(7, varint(1, 2**31)) + field(5, SIX.tobytes())),
+    "a blob of 2 axes, or of more": layer(field(7, varint(1, 2**31) + varint(1, 1)) + field(5, SIX.tobytes())),
     "more than 1,000 blobs": layer(*[b""] * (MAX_BLOBS + 1)),
     "more than 100,000 layers": field(100, b"") * (MAX_LAYERS + 2),
 }

@@ -135,6 +135,13 @@ def test_lrn_has_the_defaults_of_caffes_schema(tmp_path):
     np.testing.assert_array_equal(found, expected)
 
 
+def test_phases_may_be_written_as_numbers(tmp_path):
+    text, weights = OTHERS["layers of training"]
+    numbers = text.replace("TRAIN", "0").replace("TEST", "1")
+    by_name, by_number = (from_caffe(*write_caffe(tmp_path, HEADER + each, **weights)) for each in (text, numbers))
+    assert by_number.graph == by_name.graph
+
+
 def _opencv(files, x):
     """OpenCV's importer knows no ``include`` rules, so a copy goes without layers of training."""
     import cv2

@@ -46,7 +46,8 @@ DAMAGED = {
     "a number with a fraction": (changed(1, inputs=[[0.5, 0]]), "its inputs are [[0.5, 0]]"),
     "inputs that are no list": (changed(1, inputs={}), "its inputs are {}"),
     "a name twice": (changed(1, name="data"), "another node has this name"),
-    "no name": (changed(1, name=""), "node 1 is"),
+    **{f"no {field}": (changed(1, **{field: ""}), "node 1 is") for field in ("op", "name")},
+    **{f"a number as {field}": (changed(1, **{field: 7}), "node 1 is") for field in ("op", "name")},
     "attributes that are no texts": (changed(1, attrs={"scalar": 1}), "'attrs' is {'scalar': 1}"),
     "a node that is no object": (json.dumps({"nodes": [1], "heads": [[0, 0]]}), "node 0 is 1"),
 }

@@ -69,6 +69,14 @@ def test_each_thing_that_lacks_has_its_command(monkeypatch):
         _native_build.build()
 
 
+@pytest.mark.parametrize("package", ["cmake", "pybind11"])
+def test_either_package_that_lacks_has_the_same_command(monkeypatch, package):
+    monkeypatch.setattr(_native_build, "_compiler", lambda: "c++")
+    monkeypatch.setattr(_native_build, "_cmake", lambda: None if package == "cmake" else "cmake")
+    monkeypatch.setattr(_native_build.importlib.util, "find_spec", lambda name: None if name == package else name)
+    assert _native_build.missing()[-1:] == ['pip install "pytrtplugins[native]"']
+
+
 @pytest.mark.parametrize(
     ("there", "variable", "expected"),
     [
