@@ -68,6 +68,9 @@ def test_inspect_shows_inputs_outputs_and_operators(printed, relu):
     assert re.search(r"input\s+x\s+float32\s+1 x 2 x 3", out)
     assert re.search(r"output\s+y\s+float32\s+1 x 2 x 3", out)
     assert "Relu 1" in out
+    graph = onnx.load(relu).graph
+    facts = json.loads(printed("inspect", relu, "--json"))["result"]
+    assert (facts["file"], facts["name"], facts["nodes"]) == (str(relu), graph.name, 1)
 
 
 def test_inspect_shows_what_no_engine_takes_and_what_the_file_leaves_out(printed, tmp_path):

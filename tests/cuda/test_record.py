@@ -6,6 +6,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins import DType, SymbolicDim, TensorDesc, errors
 from pytrtplugins.cuda import Constant, SymbolicArray, record_launches
+from pytrtplugins.cuda.record import SymbolicNumber
 from pytrtplugins.plugin.runner import PluginRunner
 
 N = SymbolicDim("N")
@@ -31,6 +32,30 @@ def test_arguments_are_checked_while_recording(affine):
     x, y = arrays()
     with record_launches(), pytest.raises(errors.KernelError, match="`float factor`: dim N is symbolic"):
         affine.launch(x, y, y.size, N, False, threads=y.size)
+
+
+class Symbolic(SymbolicNumber):
+    """A number of a kind."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "message"),
+    [
+        (2, "f", "`int n`: expected int, found a symbolic number with a fraction"),
+        (2, "b", "`int n`: expected int, found a symbolic truth value"),
+        (3, "b", "`float factor`: expected float, found a symbolic truth value"),
+        (4, "i", "`bool negate`: expected bool, found a symbolic whole number"),
+        (4, "f", "`bool negate`: expected bool, found a symbolic number with a fraction"),
+    ],
+)
+def test_a_symbolic_number_of_another_kind_is_named(affine, place, kind, message):
+    given = [*arrays(), N * 4, 1.0, False]
+    given[place] = Symbolic(kind)
+    with record_launches(), pytest.raises(errors.KernelError, match=message):
+        affine.launch(*given, threads=N)
 
 
 def test_symbolic_arrays_outside_of_a_recording_are_refused(affine):

@@ -263,3 +263,15 @@ def test_times_are_in_milliseconds_and_those_of_all_runs_are_added(monkeypatch):
     model._named = lambda *given: Yolov2._named(model, *given)
     assert len(Yolov2._detect(model, ["a", "b", "c", "d"], 0.5, 0.5)) == 4
     assert model.timings == Timings(2 * (62.5 + 1), 4.0, 2 * (31.25 + 4))
+
+
+def test_reading_is_counted_in_milliseconds_in_a_stream_too(monkeypatch):
+    """Two images in one run, each of which is read for 1,000 s of this clock; the engine takes milliseconds of its own."""
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "threads_for_files", lambda: 1)
+    read = module._read
+    monkeypatch.setattr(module, "_read", lambda *given: setattr(clock, "now", clock.now + 1000) or read(*given))
+    detector = detector_of(head_with(), dims=(2, *DIMS[1:]))
+    assert len(list(detector.stream([IMAGE, IMAGE], image=lambda item: item))) == 2
+    assert detector.timings.preprocess_ms == pytest.approx(2e6, abs=1e4)

@@ -11,6 +11,7 @@ import pytrtplugins as ptp
 from pytrtplugins.errors import BindingError, CopyError, UsageError
 from pytrtplugins.tensor import DType, SymbolicDim, TensorDesc
 from pytrtplugins.torch import module as file
+from pytrtplugins.torch.gradients import without_gradients
 from tests.engines.networks import conv_net, image
 
 torch = pytest.importorskip("torch", reason='PyTorch is not installed (pip install "pytrtplugins[torch]")')
@@ -115,6 +116,13 @@ def test_a_backward_pass_says_that_there_is_no_gradient(engine):
         y.sum().backward()
     with torch.no_grad():
         assert not module(x).requires_grad
+
+
+@pytest.mark.parametrize("asked", [(True, False), (False, True), (True, True), (False, False)])
+def test_outputs_refuse_a_backward_pass_if_any_input_asks_for_one(asked):
+    inputs = [torch.zeros(2, requires_grad=each) for each in asked]
+    (y,) = without_gradients("it", [torch.ones(2)], inputs)
+    assert y.requires_grad is any(asked)
 
 
 def test_a_module_is_not_copied(engine):

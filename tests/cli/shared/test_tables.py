@@ -5,7 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from pytrtplugins.bench import Benchmark, Row
-from pytrtplugins.cli.shared.tables import print_benchmark, print_offers, print_ran, print_report
+from pytrtplugins.cli.shared import tables
+from pytrtplugins.cli.shared.config import Default, Defaults
+from pytrtplugins.cli.shared.tables import print_benchmark, print_defaults, print_offers, print_ran, print_report
 
 
 def cells(capsys, beginning):
@@ -19,6 +21,51 @@ def test_a_benchmark_has_its_percentiles_and_rates_in_the_order_of_its_columns(c
     row = Row("cpu fp32", **times, speed=0.5, rate=666.7, host_mib=12, gpu_mib=34, build_s=0.75, error=1e-6, runs=99)
     print_benchmark(Benchmark((row,), 5, 2, {"x": (1, 4)}, {"processor": "a CPU"}, 0.5, "today"))
     assert cells(capsys, "cpu fp32") == "cpu fp32 1.500 2.250 3.125 0.50 666.7 12 MiB, GPU 34 MiB 0.75 1.0e-06 99"
+
+
+@pytest.mark.parametrize(
+    ("print_facts", "facts", "heads"),
+    [
+        (print_defaults, {"file": "a", "defaults": ()}, [("command", "option", "value", "line")]),
+        (
+            print_report,
+            {"machine": {}, "extras": (), "engines": ()},
+            [
+                ("", "here"),
+                ("extra", "for", "packages", "here", "Do"),
+                ("engine", "available", "a small network", "details"),
+            ],
+        ),
+        (tables.print_devices, {"engines": (), "auto": "cpu"}, [("engine", "available", "details")]),
+        (print_offers, {"models": ()}, [("model", "what it does", "licence", "size", "here")]),
+        (
+            print_ran,
+            {"outputs": (), "median_ms": 1.0, "runs": 1, "engine": "cpu", "computed": "fp32"},
+            [("output", "type", "dims", "min", "max", "mean")],
+        ),
+        (tables.print_nodes, {"engine": "", "nodes": ()}, [("node", "operator", "reads → gives")]),
+    ],
+)
+def test_columns_have_the_names_of_what_stands_in_them(monkeypatch, print_facts, facts, heads):
+    found = []
+    monkeypatch.setattr(tables, "print_table", lambda columns, rows: found.append(tuple(columns)))
+    print_facts(SimpleNamespace(**facts))
+    assert found == heads
+
+
+def test_a_benchmarks_columns_have_their_units(monkeypatch):
+    found = []
+    monkeypatch.setattr(tables, "print_table", lambda columns, rows: found.append(tuple(columns)))
+    print_benchmark(Benchmark((Row("a", reason="none"),), 5, 2, {}, {"processor": ""}, 0.5, "today"))
+    times = ("", "p50 ms", "p90 ms", "p99 ms", "speed")
+    others = ("runs/s, 2 at a time", "memory", "build s", "error", "runs")
+    assert found == [(*times, *others), ("not timed", "reason")]
+
+
+@pytest.mark.parametrize(("line", "text"), [(7, "7"), (0, "")])
+def test_a_default_has_its_line_where_that_is_known(capsys, line, text):
+    print_defaults(Defaults("pytrt.toml", (Default("build", "engine", "cuda", line),)))
+    assert cells(capsys, "pytrt build") == f'pytrt build --engine "cuda" {text}'.strip()
 
 
 def test_sizes_of_models_that_can_be_fetched_are_in_millions_of_bytes(capsys):

@@ -36,7 +36,11 @@ def test_a_version_goes_from_a_file_to_production_and_back(run, tmp_path):
     assert run("rollback scale --why worse") == "scale:1 is back in production\n"
     listed = json.loads(run("list --json"))["result"]["versions"]
     assert [(each["version"]["version"], each["stage"]) for each in listed] == [(1, "production"), (2, "archived")]
-    assert "MIT" in run("list")
+    head, _, first, *_ = run("list").strip().splitlines()
+    assert head.split() == ["version", "stage", "engine", "size", "created", "digest", "licence", "note"]
+    assert first.split()[:4] == ["scale:1", "production", "reference", "fp32"]
+    assert first.split()[5] == "bytes"
+    assert "MIT" in first
     shown = run("show scale:2 -o card.html")
     assert "map50" in shown
     assert "scale:1 is back in production" in shown

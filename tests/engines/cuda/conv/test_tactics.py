@@ -330,6 +330,13 @@ def test_what_the_kernels_cannot_compute_has_no_tactics(change, reason):
     assert mma_tactics(square(1, 8, 16, 16, 3, HALF), 75) == []
 
 
+@pytest.mark.parametrize(("channels", "depths"), [(64, {64, 128}), (32, {64}), (16, {32})])
+def test_a_unit_is_as_deep_as_the_channels_fill_or_64_bytes(channels, depths):
+    """Of 2 bytes each."""
+    found = mma_tactics(square(8, 32, channels, 64, 3, HALF), 90, max_tactics=1000)
+    assert {tactic.depth for tactic in found} == depths
+
+
 def test_fp8_begins_with_ada():
     for shape in (square(1, 8, 16, 16, 3, FP8), square(1, 8, 16, 16, 3, HALF, y_type=FP8)):
         assert mma_tactics(shape, 86) == []

@@ -351,6 +351,25 @@ def test_dropout_as_in_training_stays():
     assert stays(net, net.joined(net.op("MatMul", dropped, v)))  # case 8
 
 
+@pytest.mark.parametrize(("hidden", "expected"), [(0, False), (1, True)])
+def test_weights_that_are_set_to_zero_stay(hidden, expected):
+    net = Graph(S, 3 * H * D)
+    q, k, v = (net.heads(part) for part in net.split("data"))
+    weights = net.op("Softmax", net.op("MatMul", q, net.transposed(k, 0, 1, 3, 2)), axis=-1)
+    condition = net.constant("condition", np.arange(S) < hidden)
+    weights = net.op("Where", condition, net.number(0.0), weights)
+    assert stays(net, net.joined(net.op("MatMul", weights, v))) is expected  # case 6
+
+
+@pytest.mark.parametrize(("dims", "expected"), [((1, 2, 1, S, S), False), ((1, 2, 1, 1, S, S), True)])
+def test_a_mask_of_windows_has_five_axes(dims, expected):
+    net = Graph(S, 3 * H * D, batch=4)
+    q, k, _ = (net.heads(part) for part in net.split("data"))
+    scores = net.reshaped(net.op("MatMul", q, net.transposed(k, 0, 1, 3, 2)), 2, 2, H, S, S)
+    scores = net.reshaped(net.op("Add", scores, net.floats(*dims)), -1, H, S, S)
+    assert stays(net, net.op("MatMul", net.op("Softmax", scores, axis=-1), net.floats(1, 1, S, D))) is expected
+
+
 def test_scores_that_something_else_reads_stay():
     net = Graph(S, 3 * H * D)
     outputs = plain(net, read=True)
