@@ -79,6 +79,31 @@ def test_unary_operators_compute_each_element_by_itself(op):
     np.testing.assert_array_equal(moved, y[::-1].T)
 
 
+def test_activations_are_those_that_networks_have_between_layers():
+    assert operators(Trait.ACTIVATION) == {
+        *("Celu", "Clip", "Elu", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mish", "PRelu", "Relu", "Selu"),
+        *("Sigmoid", "Softplus", "Softsign", "Swish", "Tanh", "ThresholdedRelu"),
+    }
+
+
+def test_no_operator_of_one_tensor_whose_dims_the_result_has_is_forgotten():
+    """As ONNX's inference says; the others look at neighbours, draw numbers, or take something else than numbers."""
+    others = {"Hardmax", "LRN", "LogSoftmax", "LpNormalization", "MeanVarianceNormalization", "Softmax", "Trilu"}
+    others |= {"Bernoulli", "OptionalGetElement", "RandomNormalLike", "RandomUniformLike", "RegexFullMatch"}
+    found = {"Cast", "Clip"}  # which have a type, and bounds
+    for schema in onnx.defs.get_all_schemas():
+        one = (schema.min_input, schema.max_input, schema.max_output) == (1, 1, 1)
+        if schema.domain or schema.deprecated or not one or any(each.required for each in schema.attributes.values()):
+            continue
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(KINDS.get(schema.name, np.float32)))
+        x, y = helper.make_tensor_value_info("x", kind, (2, 3, 4)), helper.make_empty_tensor_value_info("y")
+        graph = helper.make_graph([helper.make_node(schema.name, ["x"], ["y"])], "g", [x], [y])
+        dims = onnx.shape_inference.infer_shapes(helper.make_model(graph)).graph.output[0].type.tensor_type.shape.dim
+        if [dim.dim_value for dim in dims] == [2, 3, 4]:
+            found.add(schema.name)
+    assert found - others == operators(Trait.UNARY)
+
+
 @pytest.mark.parametrize("op", sorted(operators(Trait.BROADCASTS)))
 def test_operators_broadcast(op):
     a, b = np.arange(1, 5).reshape(4, 1), np.arange(1, 4)

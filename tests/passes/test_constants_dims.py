@@ -59,6 +59,19 @@ def untold(text, outputs="float[P, Q, R, S] y", **constants):
     return model
 
 
+@pytest.mark.parametrize("known", [(), (0,), (1,), (0, 1)])
+def test_dims_of_all_outputs_are_told_where_one_is_known(known):
+    model = untold("p, q = Split <axis = 1> (x, parts) y = Concat <axis = 1> (q, p)", parts=np.int64([2, 6]))
+    outputs = next(iter(model.graph)).outputs
+    for index in known:
+        outputs[index].dtype, outputs[index].shape = onnx_ir.DataType.FLOAT, onnx_ir.Shape((3, (2, 6)[index], 6, 4))
+    PropagateConstants({"N": 3})(model)
+    assert [(value.dtype, value.shape) for value in outputs] == [
+        (onnx_ir.DataType.FLOAT, (3, 2, 6, 4)),
+        (onnx_ir.DataType.FLOAT, (3, 6, 6, 4)),
+    ]
+
+
 def test_a_tensor_of_unknown_rank_has_a_shape_of_unknown_size():
     model = to_ir(network("r = Relu(x) s = Shape(r) y = Neg(r)", "float[P, Q, R, S] y, int64[K] s"))
     other, shape, _ = model.graph

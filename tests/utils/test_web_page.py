@@ -41,6 +41,7 @@ def test_numbers_are_on_the_right(text, number):
 def test_the_head_of_a_column_of_numbers_is_above_them():
     page = html_table(["n", "mixed", "empty"], [(1, "2", ""), ("", "x", "")])
     assert "<th class=number>n</th><th>mixed</th>" in page
+    assert "<th>n</th>" in html_table(["n"], [])
 
 
 def test_cells_are_escaped_and_rows_marked():

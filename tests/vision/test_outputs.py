@@ -124,11 +124,13 @@ def test_other_names_are_checked_as_well(video, tmp_path, monkeypatch, where):
         Outputs(Sources([video]), **where)
 
 
-def test_a_format_that_opencv_cannot_write_is_refused(monkeypatch, tmp_path):
+def test_a_format_that_opencv_cannot_write_is_refused(monkeypatch, video, tmp_path):
     monkeypatch.setitem(CODECS, ".mp4", "none")
     monkeypatch.setattr("pytrtplugins.vision.video._can_write", lambda suffix: False)
     with pytest.raises(UsageError, match=r"cannot write \.mp4 files\.\nDo: "):
         check_video_path(tmp_path / "a.mp4")
+    with pytest.raises(UsageError, match=r"cannot write \.mp4 files\.\nDo: "):
+        Outputs(Sources([video]), output=tmp_path / "a.mp4")
 
 
 def test_labels_are_those_of_a_yolo_data_set(folder, tmp_path):

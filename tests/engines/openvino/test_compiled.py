@@ -1,11 +1,15 @@
 """A network of engine `cpu` after a failed run: compiled again where dims are free, and right in every context."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import onnx
 import pytest
 
 import pytrtplugins as ptp
+from pytrtplugins.engines.openvino.compiled import CompiledNetwork
 from pytrtplugins.errors import ExecutionError
+from tests.interleaving import Interleaving
 
 SUMS = "{} => (float[a,4] y) {{ p = Sigmoid (x)  q = Tanh (z)  s = Add (p, q)  y = Sqrt (s) }}"
 
@@ -38,3 +42,16 @@ def test_runs_that_do_not_fail_keep_the_compiled_network():
         for rows in (3, 2, 3):
             assert context.run(feeds(rows, rows))["y"].shape == (rows, 4)
     assert engine._network.compiled is first
+
+
+def test_runs_of_a_network_with_free_dims_take_turns():
+    network = CompiledNetwork(lambda: None, free_dims=True)
+    both = Interleaving(network._lock)
+    network._lock = both.lock
+    runs = SimpleNamespace(infer=lambda inputs, share_inputs: both.inside() or inputs)
+    request = SimpleNamespace(of=lambda compiled: runs)
+    assert both.run(lambda: network.infer(request, {"x": 1}), lambda: network.infer(request, {"x": 2})) == [
+        {"x": 1},
+        {"x": 2},
+    ]
+    assert both.order == ["first", "second"]

@@ -45,6 +45,12 @@ def test_equal_values_come_in_onnxruntimes_order_and_their_places_are_computed_w
     assert "OpenVINO is wrong for TopK: equal values come in another order" in built.choices[BY].split("; ")
 
 
+def test_an_operator_of_onnxruntimes_own_is_named():
+    network = parsed("(float[2,2] x) => (float[2,2] y) { y = com.microsoft.Inverse (x) }", 17, 8, ["com.microsoft"])
+    built = same(network, {"x": np.array([[2, 1], [0, 4]], np.float32)})
+    assert built.choices["computed by"] == "onnxruntime: OpenVINO does not have com.microsoft::Inverse"
+
+
 def test_a_loop_of_no_round_is_computed_by_onnxruntime():
     body = "b (int64 i, bool c, float[3] s) => (bool c2, float[3] t, float[3] u)"
     loop = f"y, all = Loop (n, , x) <body = {body} {{ t = Add (s, s) c2 = Identity (c) u = Identity (t) }}>"

@@ -1,9 +1,13 @@
 """Shards are the same for the same photos and labels, and go on where making them was interrupted."""
 
+import threading
+from contextlib import suppress
+from types import SimpleNamespace
+
 import pytest
 
 from pytrtplugins.errors import FormatError, NoDataError, UsageError
-from pytrtplugins.mlops.shards import Shards, make_shards
+from pytrtplugins.mlops.shards import Shards, make, make_shards
 from tests.mlops.shards.photos import CLASSES, files_of, make_set, photo
 
 pytest.importorskip("PIL")
@@ -23,6 +27,20 @@ def test_the_same_data_gives_the_same_bytes_whatever_the_threads(tmp_path, monke
     assert made[0].sets[0].digest == made[1].sets[0].digest == Shards.open(tmp_path / "1").digest
     assert made[0].classes == CLASSES
     assert (made[0].sets[0].photos, made[0].sets[0].boxes) == (60, sum(i % 3 for i in range(60)))
+
+
+def test_shards_that_are_finished_together_are_noted_one_after_the_other(monkeypatch):
+    finished, noting, together = threading.Barrier(2), threading.Barrier(2), []
+    monkeypatch.setattr(make, "write_shard", lambda *given: finished.wait(30))
+
+    def get(key, measure):
+        with suppress(threading.BrokenBarrierError):
+            noting.wait(0.2)
+            together.append(key)
+
+    shards = [SimpleNamespace(file=name, digest="", photos=()) for name in "ab"]
+    make._write_shards(None, shards, SimpleNamespace(get=get), 2, False)
+    assert together == []
 
 
 def test_a_list_chooses_photos(tmp_path):

@@ -13,6 +13,7 @@ import pytest
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import ModelSpec, serve
+from pytrtplugins.serving.processes import cpu_process
 from pytrtplugins.serving.run import check
 from tests.serving.conftest import spec
 from tests.serving.processes.test_supervisor import ask, counted
@@ -44,6 +45,15 @@ def asked_again(address, row, seconds=30):
             if time.monotonic() > until:
                 raise
             time.sleep(0.05)
+
+
+def test_a_process_runs_the_server_with_all_that_it_is_given(monkeypatch):
+    calls = []
+    monkeypatch.setattr(cpu_process, "run_server", lambda *given: calls.append(given))
+    arguments = ("backend", "limits", "socket", "control", "grpc", "access", "board", "meter")
+    assert cpu_process.run_cpu_process(*arguments) == 0
+    ((backend, limits, sockets, _, *others),) = calls
+    assert (backend, limits, sockets, others) == ("backend", "limits", ["socket"], ["grpc", "access", "board", "meter"])
 
 
 def test_each_process_answers_and_one_that_is_killed_is_replaced():
