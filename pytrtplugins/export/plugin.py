@@ -22,8 +22,6 @@ from .trace import trace_plugin
 
 __all__ = ["ExportedPlugin", "export_plugin"]
 
-FORMS = ("registering", "loadable", "neutral")
-
 
 @dataclass(frozen=True)
 class ExportedPlugin:

@@ -220,6 +220,11 @@ def test_an_element_is_asked_for_only_where_the_array_reaches(index):
     assert isinstance(one_axis.yes, Returned)
 
 
+def test_an_item_by_one_number_is_its_place_in_arrays_of_any_number_of_axes():
+    assert isinstance(explore(lambda: SLOPE.item(3), "f"), Returned)
+    assert explore(lambda: SLOPE.item(0, 3), "f") != explore(lambda: SLOPE.item(3), "f")
+
+
 def test_an_error_in_every_number_of_axes_is_the_classs_own():
     class Misspelt(PRelu):
         """Unpacks what is no tuple of its own."""

@@ -1,5 +1,7 @@
 """Typed ONNX files: what onnx.checker accepts, and what plain onnxruntime computes of them."""
 
+import inspect
+
 import numpy as np
 import onnx
 import pytest
@@ -35,6 +37,11 @@ def model():
 @pytest.fixture
 def table(model):
     return nets.calibrated(prepare(model))
+
+
+@pytest.mark.parametrize("export", [export_half, export_quantized])
+def test_progress_is_shown_where_nothing_is_said(export):
+    assert inspect.signature(export).parameters["progress"].default is True
 
 
 def opset(path):

@@ -112,6 +112,20 @@ def test_two_reorgs_of_one_model_get_a_body_each_and_equal_ones_share_it():
     assert [node.overload for node in model.graph.node] == ["", "1", ""]
 
 
+def double(self, op, x):
+    return op.Add(x, x)
+
+
+def test_plugins_of_one_name_in_two_namespaces_have_functions_of_their_own():
+    namespaces = ["tests.decompose_edges.a", "tests.decompose_edges.b"]
+    plugins = [
+        plugin(namespace=each, name="Twice")(type("Twice", (Opaque,), {"decompose": double}))() for each in namespaces
+    ]
+    model = add_functions(make_model(chain(*plugins), ["N", 4]))
+    found = [(item.domain, item.name, item.overload) for item in model.functions]
+    assert found == [(each, "Twice", "") for each in namespaces]
+
+
 def test_a_function_leaves_the_node_a_plugin():
     model = add_functions(make_model(chain(Reorg(2, reverse=True)), [1, 16, 4, 4]))
     assert from_node(model.graph.node[0]) == Reorg(2, reverse=True)

@@ -16,6 +16,11 @@ CASES = {
         '<int64[2] s = {16, 15}> { y = Resize <mode = "nearest", axes = [-2, -1], keep_aspect_ratio_policy = "not_larger"> (x, , , s) }',
         (1, 3, 16, 10),
     ),
+    "the same with an axis from the beginning": (
+        "<int64[3] s = {2, 20, 15}> { y = Resize "
+        '<mode = "nearest", axes = [0, -2, -1], keep_aspect_ratio_policy = "not_larger"> (x, , , s) }',
+        (2, 3, 16, 10),
+    ),
 }
 
 

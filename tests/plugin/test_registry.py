@@ -4,6 +4,8 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import RegistryError
+from pytrtplugins.plugin import registry
+from tests.interleaving import Interleaving
 from tests.user_plugins import Copy
 
 
@@ -24,6 +26,21 @@ def test_the_same_class_defined_again_replaces_the_old_one():
     declare("First")
     again = declare("First")
     assert ptp.lookup("test.registry", "Same", "1") is again
+
+
+@pytest.mark.parametrize("ask", [ptp.registered, lambda: registry.is_registered("test.registry", "Nobody")])
+def test_classes_are_looked_through_while_nobody_registers_more(monkeypatch, ask):
+    both = Interleaving(registry._lock)
+
+    class Classes(dict):
+        def __iter__(self):
+            both.inside()
+            return super().__iter__()
+
+    monkeypatch.setattr(registry, "_classes", Classes(registry._classes))
+    monkeypatch.setattr(registry, "_lock", both.lock)
+    both.run(ask, ask)
+    assert both.order == ["first", "second"]
 
 
 def test_several_versions_need_to_be_named():

@@ -45,6 +45,15 @@ def after(monkeypatch, name, change):
     monkeypatch.setattr(inside.os, name, called)
 
 
+def test_a_file_that_is_made_may_be_read_and_written_but_for_the_umask(folder):
+    before = os.umask(0)
+    try:
+        os.close(inside.open_below(folder, ["in", "made"], os.O_CREAT | os.O_WRONLY))
+    finally:
+        os.umask(before)
+    assert (folder / "in" / "made").stat().st_mode & 0o777 == 0o666
+
+
 def test_a_file_that_becomes_a_link_after_it_was_looked_at_is_refused(folder, tmp_path, monkeypatch):
     path = folder / "in" / "file"
     with monkeypatch.context() as patch:

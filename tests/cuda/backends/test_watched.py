@@ -1,10 +1,14 @@
 """What a watched launch finds is told with its kernel, thread and line."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from pytrtplugins.cuda import CudaKernel
-from pytrtplugins.cuda.watch import Watch, watching
+from pytrtplugins.cuda.backends import watched
+from pytrtplugins.cuda.watch import Finding, Watch, watching
 from pytrtplugins.errors import KernelError
 from tests.broken_kernels import NEEDED
 
@@ -24,3 +28,23 @@ def test_a_defect_is_an_error_with_the_line_and_the_thread():
     error = caught.value
     assert (error.facts["defect"], error.facts["line"], error.facts["thread"]) == ("division by zero", 3, (2, 0, 0))
     assert "kernel divide: thread (2, 0, 0) divides an integer by 0" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("/cache/a.cu:2\n", 2),
+        ("/usr/include/c++/vector:88\n/cache/a.cu:3 (discriminator 1)\n", 3),  # inlined into line 3
+        ("/cache/a.cu:4\n", 0),  # it has 3
+        ("/cache/a.cu:0\n??:?\n", 0),
+    ],
+)
+def test_the_line_of_an_access_is_that_of_the_byte_before_its_return_address(monkeypatch, output, line):
+    commands = []
+    monkeypatch.setattr(watched.shutil, "which", lambda name: "addr2line")
+    monkeypatch.setattr(
+        watched.subprocess, "run", lambda command, **options: commands.append(command) or SimpleNamespace(stdout=output)
+    )
+    unit = SimpleNamespace(label="a.cu", source="1\n2\n3\n")
+    assert watched._line(unit, Path("a.so"), Finding(place=0x1000)) == line
+    assert commands == [["addr2line", "-i", "-e", "a.so", "0xfff"]]

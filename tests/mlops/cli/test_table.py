@@ -1,6 +1,7 @@
 """The command ``pytrt table``."""
 
 import json
+import sys
 
 import numpy as np
 import onnx
@@ -37,6 +38,14 @@ def test_a_table_is_printed_and_written_and_leaves_nothing_else(printed, files):
     assert sorted(path.name for path in files.iterdir()) == [
         "face.onnx", "faces.npz", "pairs.txt", "t.html", "t.json", "t.md", "t.svg"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["t.html", "t.png", "t.svg", "t.pdf"])
+def test_a_chart_asks_for_matplotlib_before_anything_is_built(pytrt, files, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, _, err = pytrt("table", "face.onnx", "--task", "verification", *QUICK, "-o", "t.md", "-o", name)
+    assert (code, "a chart needs the package 'matplotlib'" in err) == (2, True), err
+    assert not (files / "t.md").exists()
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,14 @@ def test_the_machine_that_adds_is_written_down():
     assert {"pytrtplugins", "Python", "numpy"} <= packages.keys()
 
 
+def test_the_packages_that_engines_use_are_written_down(monkeypatch):
+    monkeypatch.setattr(facts, "installed_version", lambda name: f"{name} 1")
+    libraries = ("onnx", "onnx-ir", "onnxruntime", "openvino", "cupy-cuda12x", "cupy-cuda13x", "tensorrt")
+    names = {"numpy", *libraries, "nvidia-cudnn-frontend"}
+    _, packages = facts.environment()
+    assert {name: packages.get(name) for name in names} == {name: f"{name} 1" for name in names}
+
+
 def test_versions_count_from_one_and_follow_each_other(filled):
     assert [(each.version, each.parent) for each in filled.versions("scale")] == [(1, None), (2, 1), (3, 2)]
     assert filled.names() == ("scale",)

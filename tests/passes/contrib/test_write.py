@@ -8,11 +8,29 @@ import pytest
 
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.contrib.table import BODIES
+from pytrtplugins.passes.contrib.write import needed_opset
 from tests.engines.operators import literal
 from tests.passes.contrib.cases import CONTRIB, codes, f, model_of, step
 
 F, U8, I8 = np.float32, np.uint8, np.int8
 STEP = F(0.03)
+OPSETS = {
+    "(float[2,2] x) => (float[2,2] y) { y = Relu (x) }": 0,
+    "(float[2,2] x) => (float[2,2] y) { y = com.microsoft.FusedMatMul (x, x) }": 13,
+    "(float[2,2] x, float[2] w) => (float[2,2] y) { y = com.microsoft.SkipLayerNormalization (x, x, w) }": 17,
+    "(int8[2] x) => (float[2] y) <float s = {2}> { y = com.microsoft.DequantizeLinear (x, s) }": 13,
+    "(int8[2] x) => (float16[2] y) <float16 s = {2}> { y = com.microsoft.DequantizeLinear (x, s) }": 19,
+    "(int8[2] x) => (float16[2] y) { y = Cast <to = 10> (x)  z = com.microsoft.FusedMatMul (y, y) }": 13,
+    "(int16[2] x) => (float[2] y) <float s = {2}, int16 z = {0}> { y = com.microsoft.DequantizeLinear (x, s, z) }": 21,
+}
+
+
+@pytest.mark.parametrize("text", OPSETS)
+def test_the_opset_is_the_first_in_which_the_bodies_mean_what_they_say(text):
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 13, "com.microsoft" : 1]> g {text}')
+    assert needed_opset(model) == OPSETS[text]
+
+
 X = f(2, 6, 16)
 IDS = np.array([[1, 2, 3, 9, 0], [4, 4, 7, 1, 2]], np.int32)
 SEGMENTS = np.array([[0, 0, 1, 1, 1], [0, 1, 1, 1, 1]], np.int32)

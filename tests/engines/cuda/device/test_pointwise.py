@@ -186,6 +186,13 @@ def assert_room_is_kept(tensor):
         assert (pixels[:, filled_to:].view(np.uint8) == 0x5A).all()
 
 
+@pytest.mark.parametrize(
+    ("channels", "pitch", "padded"), [(6, 8, 8), (6, 6, 6), (6, 320, 8), (9, 12, 12), (16, 320, 16)]
+)
+def test_channels_are_filled_to_16_bytes_where_a_pixel_has_room(channels, pitch, padded):
+    assert padded_channels(Format((1, channels, 2, 2), HALF, pitch)) == padded
+
+
 def test_sixteen_bytes_go_at_a_time_where_tensors_lie_so():
     x, gate = channels_last((1, 96, 14, 14), HALF), channels_last((1, 96, 1, 1), HALF)
     loops = pointwise_loops([x, gate], [x])

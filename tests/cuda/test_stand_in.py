@@ -1,0 +1,27 @@
+"""What NumPy's functions may do with arrays that stand in for those of a GPU."""
+
+import numpy as np
+import pytest
+
+from pytrtplugins.cuda.stand_in import StandInArray, StandInStream
+from pytrtplugins.errors import PluginError
+
+
+@pytest.fixture
+def x():
+    stream = StandInStream()
+    stream.current = True
+    return StandInArray(np.arange(3, dtype=np.float32), stream)
+
+
+def test_numbers_and_arrays_of_the_gpu_may_be_mixed(x):
+    assert np.add(x, 2, out=x) is x
+    assert np.multiply(x, x, out=x).host.tolist() == [4, 9, 16]
+
+
+@pytest.mark.parametrize("place", ["first", "second", "out"])
+def test_an_array_of_the_host_in_any_place_is_refused(x, place):
+    host = np.ones(3, np.float32)
+    arrays = [host if each == place else x for each in ("first", "second", "out")]
+    with pytest.raises(PluginError, match="copies pageable memory"):
+        np.add(*arrays[:2], out=arrays[2])
