@@ -88,6 +88,14 @@ def test_damaged_metadata_are_a_models_error(text):
         read_description(model)
 
 
+@pytest.mark.parametrize("share", [0, 0.0, 0.5, 1, 1.0])
+def test_thresholds_are_from_0_to_1(share):
+    model = relu()
+    said = {"score_threshold": share, "iou_threshold": share}
+    model.metadata_props.add(key="pytrtplugins.detector", value=json.dumps(said))
+    assert read_description(model) == Description(**said)
+
+
 def test_it_is_plain_json_in_the_models_metadata():
     model = relu()
     describe(model, **ALL)

@@ -115,6 +115,11 @@ def test_curves_hold_precision_at_101_recalls_and_their_means_are_the_figures(da
     assert result.map50 == pytest.approx((51 / 101 + 0.5) / 2)
 
 
+@pytest.mark.parametrize(("limit", "images"), [(None, 3), (0, 1), (1, 1), (2, 2), (9, 3)])
+def test_a_limit_is_the_number_of_images(data, limit, images):
+    assert evaluate(Scripted(perfect()), data, limit=limit).images == images
+
+
 def test_of_the_first_image_alone_a_class_has_no_object_and_no_curve_and_the_figures_are_json(data):
     result = evaluate(Scripted(perfect()), data, limit=1)
     assert result.images == 1

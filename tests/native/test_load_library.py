@@ -16,6 +16,17 @@ from pytrtplugins import native
 from pytrtplugins.errors import FieldError, PluginError, RegistryError, SerializationError
 
 
+def test_layouts_and_scales_of_all_tensors_are_kept_for_the_kernels():
+    x = ptp.TensorDesc("x", (1, 4), ptp.DType.INT8, scale=0.5)
+    y = ptp.TensorDesc("y", (1, 4), ptp.DType.INT8, scale=0.25, layout="nhwc")
+    given = []
+    plugin = SimpleNamespace(handle=SimpleNamespace(configure=lambda *descs: given.append(descs)))
+    native.NativePlugin.configure(plugin, [x, x], [y, ptp.TensorDesc("z", (1,))])
+    assert plugin._scales == (0.5, 0.5, 0.25, 0.0)
+    assert plugin._layouts == ("linear", "linear", "nhwc", "linear")
+    assert given == [([x, x], [y, ptp.TensorDesc("z", (1,))])]
+
+
 def test_a_registered_class_is_a_plugin_with_typed_fields(acme):
     assert issubclass(acme.Scale, ptp.Plugin)
     assert acme.Scale(factor=3) == acme.Scale(3.0) != acme.Scale()

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from pytrtplugins.serving import Limits, export
 from pytrtplugins.utils.toml_file import TomlFile
 
 MODEL = "from pytrtplugins.serving import Model\n\n\nclass Double(Model):\n    pass\n"
@@ -27,6 +28,21 @@ def test_a_file_of_models_becomes_a_deployment(printed, tmp_path):
     found = TomlFile.read(tmp_path / "out/serving.toml").data
     assert found["serve"] == {"host": "0.0.0.0", "port": 9000, "cpu": 4, "gpu": 2}
     assert found["models"]["My_Double"] == {"target": "models/double.py:Double", "max_delay_ms": 1.0, "queue": 7}
+
+
+@pytest.mark.parametrize(("words", "size"), [("", Limits.body_bytes), ("body-limit = 3\n", 3 << 20)])
+def test_the_limit_of_a_body_is_the_servers_own_or_that_of_the_file(printed, tmp_path, monkeypatch, words, size):
+    deployments, real = [], export.export
+    monkeypatch.setattr(
+        export,
+        "export",
+        lambda given, deployment, *rest, **more: (
+            deployments.append(deployment) or real(given, deployment, *rest, **more)
+        ),
+    )
+    (tmp_path / "serving.toml").write_text(f'[serve]\n{words}[models.a]\ntarget = "double.py:Double"\n')
+    printed("serve-export", "compose", "--config", "serving.toml", "-o", "out")
+    assert deployments[0].limits.body_bytes == size
 
 
 @pytest.mark.parametrize("kind", ["k8s", "kserve", "compose"])

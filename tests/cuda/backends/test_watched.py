@@ -8,7 +8,7 @@ import pytest
 
 from pytrtplugins.cuda import CudaKernel
 from pytrtplugins.cuda.backends import watched
-from pytrtplugins.cuda.watch import Finding, Watch, watching
+from pytrtplugins.cuda.watch import Finding, Region, Watch, watching
 from pytrtplugins.errors import KernelError
 from tests.broken_kernels import NEEDED
 
@@ -48,3 +48,25 @@ def test_the_line_of_an_access_is_that_of_the_byte_before_its_return_address(mon
     unit = SimpleNamespace(label="a.cu", source="1\n2\n3\n")
     assert watched._line(unit, Path("a.so"), Finding(place=0x1000)) == line
     assert commands == [["addr2line", "-i", "-e", "a.so", "0xfff"]]
+
+
+@pytest.mark.parametrize(
+    ("region", "offset", "memory"),
+    [
+        (0, 0, "input 0[0, 0]"),
+        (0, 20, "input 0[1, 2]"),
+        (0, 24, "element 6 of input 0 (float32[2, 3], elements 0 to 5)"),
+        (1, -8, "element -1 of output 0 (float64[2], elements 0 to 1)"),
+        (1, 8, "output 0[1]"),
+        (-1, 0, "memory"),
+        (-2, 0, "shared memory"),
+    ],
+)
+def test_memory_is_named_with_the_element(region, offset, memory):
+    arrays = (("input 0", (2, 3), np.float32), ("output 0", (2,), np.float64))
+    regions = [Region(name, dims, np.dtype(kind), 0, 0, 0, False) for name, dims, kind in arrays]
+    unit = SimpleNamespace(label="a.cu", source="1")
+    facts = watched._Facts(
+        unit, Path("a.so"), regions, (1, 1, 1), (4, 2, 1), Finding(region=region, offset=offset, thread=6)
+    )
+    assert (facts.memory, facts.thread) == (memory, (2, 1, 0))

@@ -1,6 +1,8 @@
 """Memory of an engine, measured in a process of its own."""
 
 import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from onnx import numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.mlops.tables import memory
 from pytrtplugins.mlops.tables.memory import measure_memory
 from tests.onnx_parts import info, model, node
 
@@ -26,6 +29,23 @@ def test_the_weights_of_an_engine_are_in_its_memory_and_the_library_is_not(tmp_p
     assert found.gpu == 0
     assert found.weights == 16
     assert found.activations is not None
+
+
+def test_on_a_gpu_what_becomes_less_free_is_the_engines(tmp_path, monkeypatch):
+    """With a library in CuPy's place; memGetInfo tells what is free, and all there is."""
+    path = tmp_path / "a.engine"
+    ptp.build(scaled(1), engine="reference", progress=False).save(path)
+    free = iter([(50 << 20, 80 << 20), (43 << 20, 80 << 20)])
+    cupy = SimpleNamespace(
+        zeros=lambda size: None, cuda=SimpleNamespace(runtime=SimpleNamespace(memGetInfo=lambda: next(free)))
+    )
+    context = SimpleNamespace(run=lambda inputs: {}, activation_bytes=lambda: 3 << 20)
+    engine = SimpleNamespace(inputs=(), create_context=lambda: nullcontext(context), weight_bytes=lambda: 2 << 20)
+    monkeypatch.setattr(memory, "_ON_GPU", ("reference",))
+    monkeypatch.setattr(memory, "require", lambda name, **options: cupy)
+    monkeypatch.setattr(memory, "load_engine", lambda path: engine)
+    found = memory._main({"modules": [], "path": path, "batch": 1})
+    assert (found["gpu"], found["weights"], found["activations"]) == (7, 2, 3)
 
 
 def scaled(rows):
