@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,6 +26,37 @@ def test_layouts_and_scales_of_all_tensors_are_kept_for_the_kernels():
     assert plugin._scales == (0.5, 0.5, 0.25, 0.0)
     assert plugin._layouts == ("linear", "linear", "nhwc", "linear")
     assert given == [([x, x], [y, ptp.TensorDesc("z", (1,))])]
+
+
+@pytest.mark.parametrize("error", [None, PluginError("no")])
+def test_a_run_on_a_gpu_ends_the_clones_life_also_where_it_fails(monkeypatch, error):
+    """With NumPy in CuPy's place."""
+    calls = []
+
+    class Runner:
+        def __init__(self, clone, allocate):
+            calls.append(clone)
+
+        def run(self, inputs, outputs, stream):
+            calls.append((len(inputs), [(y.shape, y.dtype.name) for y in outputs], stream))
+            if error:
+                raise error
+
+        def close(self):
+            calls.append("closed")
+
+    cuda = SimpleNamespace(get_current_stream=lambda: "stream")
+    xp = SimpleNamespace(asarray=np.asarray, empty=np.empty, uint8=np.uint8, cuda=cuda)
+    monkeypatch.setattr(native, "array_namespace", lambda array: xp)
+    monkeypatch.setattr(native, "PluginRunner", Runner)
+    plugin = SimpleNamespace(
+        all_output_dims=lambda dims: [(2, 3)],
+        all_output_dtypes=lambda kinds, count: kinds * count,
+        clone=lambda: "clone",
+    )
+    with pytest.raises(PluginError) if error else nullcontext():
+        native.NativePlugin.compute(plugin, np.ones(4, np.float32))
+    assert calls == ["clone", (1, [((2, 3), "float32")], "stream"), "closed"]
 
 
 def test_a_registered_class_is_a_plugin_with_typed_fields(acme):

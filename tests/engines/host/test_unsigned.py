@@ -50,6 +50,18 @@ def test_codes_and_zero_points_move_by_128_and_values_stay():
     same_values(model, changed)
 
 
+def test_zero_points_of_other_dims_are_other_constants():
+    net = Net()
+    first = pair(net, "data", 0, np.int8(5))
+    mean = net.add("ReduceMean", [first, net.constant("axes", np.array([1]))], "mean")  # one channel
+    net.add("Relu", [pair(net, mean, 1, np.int8([5]), axis=1)], "y")
+    model = net.model("y")
+    changed, _ = shifted(model)
+    held, made = constants(changed), producers(changed)
+    assert [held[made[name].input[2]].shape for name in ("q0", "q1")] == [(), (1,)]
+    same_values(model, changed)
+
+
 def test_every_reader_of_the_codes_gets_the_new_zero_point():
     net = Net()
     pair(net, "data", 0, np.int8(5))

@@ -313,6 +313,9 @@ def test_yolov2s_convolutions_have_tactics_that_fit(x_type, n):
         ({"x_type": DType.UINT8}, "uint8"),
         ({"planes": 3}, "3 planes of float16"),
         ({"x_type": SINGLE, "planes": 3}, "3 planes of float32"),
+        ({"x_type": SINGLE, "planes": 3, "x_pitch": 1}, "3 planes of float32"),  # of 16 channels
+        ({"x_type": SINGLE, "planes": 3, "c": 4}, "3 planes of float32"),
+        ({"x_type": SINGLE, "planes": 5, "c": 4, "x_pitch": 1}, "5 planes of float32"),
         ({"c": 12}, "16 bytes"),
         ({"slope": 1.5}, "slopes"),
         ({"pool": True, "oh": 5}, "odd size"),
