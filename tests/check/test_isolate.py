@@ -16,7 +16,7 @@ GIB = 1 << 30
     ("hard", "limit"), [(resource.RLIM_INFINITY, 68 * GIB), (100 * GIB, 68 * GIB), (66 * GIB, 66 * GIB)]
 )
 def test_it_may_take_4_gib_more_than_its_parent_has_or_what_the_system_allows(monkeypatch, hard, limit):
-    found, read = [], resource.getrlimit
+    found, read = list[object](), resource.getrlimit
     monkeypatch.setattr(isolate, "_data_bytes", lambda: 64 * GIB)
     monkeypatch.setattr(resource, "getrlimit", lambda what: (0, hard))
     assert isolate.run(lambda send: send(read(resource.RLIMIT_DATA)), found.append, 20) == ""

@@ -22,6 +22,6 @@ def test_numbers_and_arrays_of_the_gpu_may_be_mixed(x):
 @pytest.mark.parametrize("place", ["first", "second", "out"])
 def test_an_array_of_the_host_in_any_place_is_refused(x, place):
     host = np.ones(3, np.float32)
-    arrays = [host if each == place else x for each in ("first", "second", "out")]
+    first, second, out = (host if each == place else x for each in ("first", "second", "out"))
     with pytest.raises(PluginError, match="copies pageable memory"):
-        np.add(*arrays[:2], out=arrays[2])
+        np.add(first, second, out=out)

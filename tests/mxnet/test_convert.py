@@ -278,6 +278,24 @@ def test_what_is_not_supported_is_refused_by_its_node(tmp_path, case):
     assert caught.value.node in ("y", "f")
 
 
+PLAIN = ("Dropout", "_copy", "BlockGrad", "relu", "Flatten", "softmax", "SoftmaxActivation", "L2Normalization")
+ONE_INPUT = {
+    **{op: {} for op in PLAIN},
+    "Activation": {"act_type": "tanh"},
+    "LeakyReLU": {"act_type": "leaky"},
+    "Pooling": {"kernel": (2, 2)},
+    "Reshape": {"shape": (0, -1)},
+    "_plus_scalar": {"scalar": 2},
+    "clip": {"a_min": 0, "a_max": 6},
+}
+
+
+@pytest.mark.parametrize("op", ONE_INPUT)
+def test_an_operator_on_one_tensor_refuses_a_second(tmp_path, op):
+    with pytest.raises(ModelError, match=r"it reads 2 tensors; expected 1\b"):
+        from_mxnet(*one(op, extra=1, **ONE_INPUT[op]).write(tmp_path), shapes={"data": (4, 7, 6)})
+
+
 def test_parameters_of_another_network_are_refused_by_their_names(tmp_path):
     symbol, params = face().write(tmp_path)
     net = Symbol()

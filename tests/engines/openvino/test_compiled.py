@@ -1,6 +1,7 @@
 """A network of engine `cpu` after a failed run: compiled again where dims are free, and right in every context."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -49,9 +50,7 @@ def test_runs_of_a_network_with_free_dims_take_turns():
     both = Interleaving(network._lock)
     network._lock = both.lock
     runs = SimpleNamespace(infer=lambda inputs, share_inputs: both.inside() or inputs)
-    request = SimpleNamespace(of=lambda compiled: runs)
-    assert both.run(lambda: network.infer(request, {"x": 1}), lambda: network.infer(request, {"x": 2})) == [
-        {"x": 1},
-        {"x": 2},
-    ]
+    request: Any = SimpleNamespace(of=lambda compiled: runs)
+    results = both.run(lambda: network.infer(request, feeds(1, 1)), lambda: network.infer(request, feeds(2, 2)))
+    assert [len(each["x"]) for each in results] == [1, 2]
     assert both.order == ["first", "second"]

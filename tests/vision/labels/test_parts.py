@@ -85,6 +85,13 @@ def test_a_file_gives_the_same_photos_and_boxes_to_all_readers(tmp_path, form):
     assert (len(shards), shards.classes, shards.boxes(0).tolist()) == (1, ("cat", "dog"), [ROWS["c"]])
 
 
+def test_a_list_may_have_a_million_lines(tmp_path):
+    folder = write(tmp_path / "set")
+    (folder / "classes.txt").write_text("cat\ndog\n")
+    (folder / "some.txt").write_text("\n" * 1_000_000 + "train/images/b.jpg\n")
+    assert YoloData(folder).images("some.txt") == ["train/images/b.jpg"]
+
+
 def test_a_tar_may_hold_the_file(tmp_path):
     folder = write(tmp_path / "set")
     (folder / "data.yaml").write_text(FORMS["roboflow"][1])

@@ -96,6 +96,12 @@ def test_a_photo_that_was_made_smaller_since_is_taken(data):
     )
 
 
+@pytest.mark.parametrize(("size", "count"), [(4 << 20, 0), ((4 << 20) + 1, 1)])
+def test_labels_of_a_photo_may_have_4_mib(data, size, count):
+    rewrite(data, voc_xml("c", [("dog", 10, 5, 20, 10)]).ljust(size))
+    assert len(problems(data)) == count
+
+
 def test_a_large_file_of_another_format_is_none_of_these(tmp_path, monkeypatch):
     monkeypatch.setattr("pytrtplugins.vision.labels.voc._MAX_BYTES", 100)
     assert read_labels(FileSet(write_cvat(tmp_path))).format == "cvat"

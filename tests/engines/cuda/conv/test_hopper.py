@@ -32,6 +32,11 @@ def test_halos_are_for_centred_filters_of_several_taps(change):
     assert halo_tactics(replace(shape, **change)) == []
 
 
+@pytest.mark.parametrize(("w", "offered"), [(239, True), (240, True), (241, False)])
+def test_lines_of_a_halo_have_240_pixels_at_most(w, offered):
+    assert bool(halo_tactics(replace(square(1, 16, 64, 64, 3, HALF), w=w, ow=w))) is offered
+
+
 def test_lines_of_a_halo_share_their_zeros_and_patches_have_their_own():
     shape, tactic = square(1, 13, 64, 64, 3, HALF), Tactic("halo", 192, 64, 128)
     assert tactic.halo(shape) == (16, 14)  # 13 lines, one above, one below and the zero behind the last

@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cuda.lower.pipeline import OPTIONAL_STEPS, check_disable, lower
-from pytrtplugins.engines.cuda.lower.qdq import FoldCasts
+from pytrtplugins.engines.cuda.lower.qdq import AbsorbResidualScales, FoldCasts
 from pytrtplugins.engines.cuda.lower.rewrite import DOMAIN
 from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import Reorg
@@ -126,6 +126,9 @@ def test_codes_of_a_shortcut_are_added_by_the_convolution_beside_it(shortcut_fir
     quantized = in_int8(model, inputs)
     lowered = lower(quantized, disable=("patches", "stem"))
     assert counted(lowered) == {"QuantizeLinear": 1, "Conv": 5}
+    before = lower(quantized, disable=("patches", "stem", "int8-epilogues"))
+    AbsorbResidualScales()(before)
+    assert all(value.uses() or value.is_graph_output() for node in before.graph for value in node.outputs)
     adding = [node for node in lowered.graph if operand(node, 3) is not None]
     assert [node_attributes(node)["residual_scale"] > 0 for node in adding] == [True]
     found, execution = run_on_host(quantized, inputs)

@@ -1,0 +1,19 @@
+"""Elements of tensors in ONNX files, against onnx's own writer."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto
+
+from pytrtplugins.validation.tensors import _kinds, bits, packed_bytes
+
+TYPES = sorted(name for name, _ in TensorProto.DataType.items() if name not in ("UNDEFINED", "STRING"))
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_five_elements_are_as_many_entries_and_bytes_as_onnx_writes(name):
+    kind = TensorProto.DataType.Value(name)
+    typed = onnx.helper.make_tensor("x", kind, [5], np.ones(5))
+    assert len(getattr(typed, _kinds()[kind].field)) == _kinds()[kind].entries(5)
+    raw = onnx.numpy_helper.from_array(np.ones(5, onnx.helper.tensor_dtype_to_np_dtype(kind)))
+    assert (len(raw.raw_data), packed_bytes(5, kind)) == (packed_bytes(5, kind), -(-5 * bits(kind) // 8))
