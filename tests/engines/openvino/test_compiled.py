@@ -51,6 +51,8 @@ def test_runs_of_a_network_with_free_dims_take_turns():
     network._lock = both.lock
     runs = SimpleNamespace(infer=lambda inputs, share_inputs: both.inside() or inputs)
     request: Any = SimpleNamespace(of=lambda compiled: runs)
-    results = both.run(lambda: network.infer(request, feeds(1, 1)), lambda: network.infer(request, feeds(2, 2)))
+    results: list[Any] = both.run(
+        lambda: network.infer(request, feeds(1, 1)), lambda: network.infer(request, feeds(2, 2))
+    )
     assert [len(each["x"]) for each in results] == [1, 2]
     assert both.order == ["first", "second"]
