@@ -285,7 +285,7 @@ def test_compare(pytrt, asked, tmp_path):
 
 
 def test_export_triton(pytrt, asked):
-    asked(asked.export, "_opened", "model")
+    asked(asked.export, "_open_for_triton", "model")
     exported = asked(asked.export.triton, "export_triton")
     ends(pytrt, "export-triton", "net.onnx", "-o", "models", "--name", "n", "--version", "2", "--plan", "p", "--library", "a.so",
          "--library", "b.so", "--max-batch", "4", "--instances", "3", "--instance-kind", "gpu", "--queue-delay", "5",
