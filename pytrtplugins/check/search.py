@@ -222,11 +222,11 @@ def find_cases(
 
 def _with_own_dims(dims: tuple[Shape, ...], given: Sequence[Samples | None]) -> tuple[Shape, ...]:
     """The dims, replaced by those of the caller's own arrays."""
-    own_shapes = [item.array.shape if item and item.array is not None else None for item in given]
+    own_shapes = [sample.array.shape if sample and sample.array is not None else None for sample in given]
     return tuple(
-        own_shapes[index] if index < len(own_shapes) and own_shapes[index] is not None else item
-        for index, item in enumerate(dims)
-    )  # type: ignore[misc]
+        shape if index >= len(own_shapes) or (own := own_shapes[index]) is None else own
+        for index, shape in enumerate(dims)
+    )
 
 
 def input_dtypes(plugin: Plugin, dims: Sequence[Shape], given: Sequence[Samples | None] = ()) -> tuple[DType, ...]:
