@@ -120,6 +120,7 @@ struct Group {
     __device__ void arrive(int buffer) {
 #ifdef __CUDACC__
 #if EXCHANGE_CODE == 1
+        __syncwarp();  // what all lanes have read is read before the warp arrives
         if (threadIdx.x % 32 == 0) {  // every warp, so that none can miss a time that the buffer is filled
             int const bytes = threadIdx.x == 0 ? rows * STATE_WORDS * 4 : 0;
             asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(own) + buffer * 8), "r"(bytes) : "memory");
