@@ -34,15 +34,14 @@ from ..naming import naming
 from ..operators import OPS, can_be_captured, refusal
 from ..operators.attributes import operator_attributes
 from . import kinds
-from .arena import Block, Layout, place
 from .attention import place_attention
 from .images import image_tensors
 from .in_place import cast_alias, dense_alias, linear_copy, product_step
 from .indexed import indexed_steps
+from .memory import check_sizes, plan_memory, plan_order
 from .moves import is_only_moved, node_moves, write_moved
-from .plan import Placed, Plan, Step, step_accesses
+from .plan import Plan, Step
 from .plugin_formats import agree_formats
-from .schedule import Schedule, one_stream, schedule
 from .tail import Tail, check_operator, check_operators, check_types, late_nodes, outer_reads
 from .tensors import Tensors
 from .views import ChannelViews
@@ -52,9 +51,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = ["make_plan"]
-
-_MAX_VALUES = (1 << 32) - 1
-"""What a thread's number goes up to."""
 
 
 @no_collection()
@@ -135,9 +131,11 @@ class _Planner:
             self._write_linear(set(outputs.values()))
         write_moved(self.steps, self.formats, {*self.views.names, *self.results, *outputs.values()})
         tensors = {name: self.views.placed(name) for name in self.formats}
-        self._check_sizes(tensors)
-        order = self._schedule(tensors)
-        layout = self._memory(tensors, order, inputs, tuple(outputs.values()))
+        check_sizes(self.steps, tensors)
+        order = plan_order(self.steps, tensors, is_parallel="schedule" not in self.disabled)
+        layout = plan_memory(
+            self.steps, tensors, order, (inputs, tuple(outputs.values())), "reuse" not in self.disabled
+        )
         return Plan(tuple(self.steps), tensors, self.constants, inputs, outputs, layout, order, tail)
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
@@ -383,47 +381,6 @@ class _Planner:
                 self.steps[self.steps.index(step)] = replace(step, outputs=(target,))
                 self.steps.remove(copy)
                 del self.formats[name]
-
-    # -- memory ----------------------------------------------------------------------------------------------------
-
-    def _check_sizes(self, tensors: Mapping[str, Placed]) -> None:
-        pooled = {name for step in self.steps if step.attributes.get("pool") for name in step.outputs}
-        for name, placed in tensors.items():
-            if placed.format.elements * (4 if name in pooled else 1) > _MAX_VALUES:
-                raise BuildError(
-                    f"engine 'cuda': tensor {name!r}, {placed.format}, has more values than kernels of this engine count.\n"
-                    "Do: run smaller batches",
-                    engine="cuda",
-                )
-
-    def _schedule(self, tensors: Mapping[str, Placed]) -> Schedule:
-        if "schedule" in self.disabled or not all(step.captured for step in self.steps):
-            return one_stream(len(self.steps))
-        return schedule([step_accesses(step, tensors) for step in self.steps])
-
-    def _memory(
-        self, tensors: Mapping[str, Placed], order: Schedule, inputs: Collection[str], outputs: Collection[str]
-    ) -> Layout:
-        written = {tensors[name].storage for name in outputs}
-        given = {tensors[name].storage for name in inputs}
-        users: dict[str, list[int]] = {storage: [] for storage in (*given, *written)}
-        for index, step in enumerate(self.steps):
-            for name in (*step.inputs, *step.outputs):
-                if name in tensors:
-                    users.setdefault(tensors[name].storage, []).append(index)
-        blocks = {
-            storage: Block(self.formats[storage].bytes, min(steps, default=-1), max(steps, default=-1))
-            for storage, steps in users.items()
-        }
-
-        def done_before(one: str, other: str) -> bool:
-            if one in written or other in given or one in given:
-                return False
-            return all(order.ordered(i, j) for i in users[one] for j in users[other])
-
-        return place(
-            blocks, "reuse" not in self.disabled, lambda one, other: done_before(one, other) or done_before(other, one)
-        )
 
 
 def _scales(node: ir.Node) -> dict[str, Any]:
