@@ -9,7 +9,7 @@ from ..index import Index
 from .elements import ElementKernel
 from .table import INDICES, Described, KernelSource, Node, indexed
 
-__all__: list[str] = []
+__all__ = ["copied_kernel"]
 
 
 def _fits(at: Any, inputs: Sequence[Described], outputs: Sequence[Described | None]) -> bool:
@@ -48,10 +48,12 @@ def _gather_nd(node: Node) -> KernelSource:
 def _copied(kernel: ElementKernel, indices: dict[int, str]) -> KernelSource:
     """The kernel, given an index in C for each of some axes of the data."""
     dims = kernel.node.inputs[0].move.dims
-    body = [
-        f"unsigned const place{number} = position({text}, {dims[axis]}, flag);"
-        for number, (axis, text) in enumerate(indices.items())
-    ]
+    return copied_kernel(kernel, [f"position({text}, {dims[axis]}, flag)" for axis, text in indices.items()])
+
+
+def copied_kernel(kernel: ElementKernel, positions: Sequence[str]) -> KernelSource:
+    """The kernel of values that are copied, given the positions ``place0``, ``place1``, … of its data in C."""
+    body = [f"unsigned const place{number} = {text};" for number, text in enumerate(positions)]
     body += kernel.load("p0")
     body += ["#pragma unroll", f"for (int lane = 0; lane < {kernel.lanes}; ++lane) {{"]
     return kernel.source([*body, f"    q0.values[lane] = static_cast<{kernel.type}>(p0.values[lane]);", "}"])
