@@ -72,7 +72,7 @@ WRONG = {
     "ends inside a number": b"\x80",
     "more than 64 bits": b"\xff" * 11,
     "a field of the unknown form 3": b"\x0b",
-    "goes on 5 bytes after its message": field(100, b"\x0a\x06a"),
+    "extends 5 bytes beyond its message": field(100, b"\x0a\x06a"),
     "upgrade_net_proto_binary": field(2, b"anything"),
     "the name of a layer is not UTF-8": layer(name=b"\xff"),
     "two layers of the name 'conv'": layer(SHAPES["packed"] + field(5, SIX.tobytes())) * 2,

@@ -10,8 +10,9 @@ from tests.engines.cuda.host import run_on_host
 from tests.engines.cuda.lower.test_pointwise import Graph, random
 from tests.engines.cuda.plan.test_moves import Movements
 from tests.engines.model_parts import info, model
+from tests.randomness import generator
 
-RNG = np.random.default_rng(3)
+RNG = generator(3)
 
 
 def indices(size, *dims):

@@ -12,9 +12,10 @@ from tests.engines.cuda.device.indexed.test_grid_sample import grid
 from tests.engines.cuda.device.indexed.test_roi_align import BOXES, IMAGES
 from tests.engines.cuda.lower.test_pointwise import random
 from tests.engines.operators import f, ints, literal, model_of
+from tests.randomness import generator
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
-RNG = np.random.default_rng(2)
+RNG = generator(2)
 
 
 def indices(size, *dims):

@@ -8,8 +8,9 @@ from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import run_on_host, run_shuffled
 from tests.engines.cuda.lower.test_pointwise import Graph, random
 from tests.engines.cuda.plan.test_moves import Movements
+from tests.randomness import generator
 
-RNG = np.random.default_rng(4)
+RNG = generator(4)
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 
 

@@ -9,8 +9,9 @@ from tests.engines.cuda.host import run_on_host
 from tests.engines.cuda.lower.test_pointwise import Graph, random
 from tests.engines.cuda.plan.test_moves import Movements
 from tests.engines.operators import ints, literal, model_of
+from tests.randomness import generator
 
-RNG = np.random.default_rng(5)
+RNG = generator(5)
 
 
 def top_k(graph, x, k, *names, axis=-1):
