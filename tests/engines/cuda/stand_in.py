@@ -61,7 +61,7 @@ class Graph:
         self.queue(stream or Stream())
 
 
-def captured(queue, stream):
+def capture_graph(queue, stream):
     return Graph(queue)
 
 

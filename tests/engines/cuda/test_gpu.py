@@ -264,7 +264,7 @@ def test_a_plugin_that_computes_runs_between_graphs():
     with engine.create_context() as context:
         found = [context.run({"data": image()})["y"] for _ in range(3)]
         segments = next(iter(context._ready.values())).execution.segments
-        assert [segment.captured for segment in segments] == [True, False, True]
+        assert [segment.capturable for segment in segments] == [True, False, True]
     with ptp.build(conv_net(Affine(3.0)), engine="reference").create_context() as context:
         wanted = context.run({"data": image()})["y"]
     for y in found:

@@ -21,7 +21,7 @@ def run(plugin, requested, batch=1):
     found, execution = run_on_host(prepare(conv_net(plugin, batch=batch)), {"data": image()}, requested=requested)
     with ptp.build(conv_net(Affine(3.0)), engine="reference").create_context() as context:
         np.testing.assert_allclose(found["y"], context.run({"data": image()})["y"], rtol=1e-5, atol=1e-5)
-    return set(Witness.calls), [step.captured for step in execution.plan.steps if step.kind == "plugin"]
+    return set(Witness.calls), [step.capturable for step in execution.plan.steps if step.kind == "plugin"]
 
 
 @pytest.mark.parametrize("cls", [Complete, Launching])

@@ -54,10 +54,10 @@ def test_the_table_has_the_share_of_steps_that_fall_back():
 
 
 def test_steps_that_fall_back_are_counted_and_named():
-    def step(name, op, kind="generic", captured=True):
-        return Step(kind, name, op, {}, (), (), captured=captured)
+    def step(name, op, kind="generic", capturable=True):
+        return Step(kind, name, op, {}, (), (), capturable=capturable)
 
-    steps = (step("first", "Conv", "conv"), step("pick", "Gather"), step("find", "NonZero", captured=False))
+    steps = (step("first", "Conv", "conv"), step("pick", "Gather"), step("find", "NonZero", capturable=False))
     plan = Plan(steps, {}, {}, (), {}, Layout({}, 0), Schedule((), (), ()))
     arrays, uncaptured = "1 of 3 steps: 'pick' (Gather)", "1 of 3 steps: 'find' (NonZero)"
     assert fallbacks(plan) == {ARRAYS: arrays, UNCAPTURED: uncaptured}

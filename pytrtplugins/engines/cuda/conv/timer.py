@@ -25,7 +25,7 @@ from ..device.layout import FP8
 from .cache import Choice, choose
 from .cublaslt import CublasLtProvider
 from .cudnn import CudnnProvider
-from .late_copy import LateCopy
+from .delayed_copy import DelayedCopy
 from .problem import ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch
 from .unfused import UnfusedProvider
 
@@ -62,7 +62,7 @@ class Timer:
     def __init__(self, device: CudaDevice, oracle: ConvProvider) -> None:
         self.device, self.oracle = device, oracle
         self.stream = device.xp.cuda.Stream(non_blocking=True)
-        self._late = LateCopy(device.capability) if device.capability >= 90 else None
+        self._late = DelayedCopy(device.capability) if device.capability >= 90 else None
 
     def fastest(self, problem: ConvProblem, operands: Operands, providers: Sequence[ConvProvider]) -> Choice:
         """The fastest kernel that gives right numbers.

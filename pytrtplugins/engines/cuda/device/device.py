@@ -87,10 +87,10 @@ class Device(Protocol):
     def current(self) -> AbstractContextManager[Any]:
         """Within it, work goes to this device."""
 
-    def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
+    def mapped_memory(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
         """Allocate mapped host memory; returns its host view and its device view."""
 
-    def page_locked(self, size: int) -> npt.NDArray[np.uint8]:
+    def pinned_memory(self, size: int) -> npt.NDArray[np.uint8]:
         """Bytes of the host that are copied to the device without the host's help; their values are undefined."""
 
     def send(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
@@ -160,7 +160,7 @@ class HostDevice:
         """There is no other."""
         return nullcontext()
 
-    def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
+    def mapped_memory(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
         """The same bytes twice."""
         memory = self.allocate(size)
         return memory, memory
@@ -169,7 +169,7 @@ class HostDevice:
         """The host always computes."""
         return True
 
-    def page_locked(self, size: int) -> npt.NDArray[np.uint8]:
+    def pinned_memory(self, size: int) -> npt.NDArray[np.uint8]:
         """Ordinary memory."""
         return np.empty(size, np.uint8)
 
@@ -308,7 +308,7 @@ class CudaDevice:
         """A copy in NumPy, complete when this returns."""
         return np.asarray(self.xp.asnumpy(array))
 
-    def pinned(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
+    def mapped_memory(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
         """Page-locked memory, at one address for both."""
         host = pinned_empty(size, np.uint8)
         host.fill(0)
@@ -316,7 +316,7 @@ class CudaDevice:
         memory = cuda.UnownedMemory(host.ctypes.data, size, host, self.number)
         return host, self.xp.ndarray((size,), np.uint8, cuda.MemoryPointer(memory, 0))
 
-    def page_locked(self, size: int) -> npt.NDArray[np.uint8]:
+    def pinned_memory(self, size: int) -> npt.NDArray[np.uint8]:
         """Memory that CuPy keeps for the next call with this size, once nobody holds it any more.
 
         Raises:

@@ -12,8 +12,8 @@ from ....model.proto import node_name
 from ....plugin.onnx_node import is_plugin_node
 from ....utils.optional import require
 from ....validation import infer_node
+from .data_dependent import CONTROL_FLOW
 from .dim_rules import RULES
-from .hanging import CONTROL_FLOW
 from .operand_dims import Dims, MisfitError, Operands, UnknownDimsError
 from .rewrite import DOMAIN
 

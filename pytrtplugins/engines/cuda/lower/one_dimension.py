@@ -12,8 +12,8 @@ from ....passes import Pass, PassResult
 from ....tensor import DType
 from ....utils.optional import require
 from ....utils.override import override
+from .data_dependent import data_dependent_values
 from .epilogue import comes_from_constants
-from .hanging import hanging_values
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -63,7 +63,7 @@ class WriteAsImages(Pass):
             return PassResult(model, False)
         seeds = [node for node in graph if _leads(node)]
         if seeds:
-            hanging = hanging_values(graph)
+            hanging = data_dependent_values(graph)
             seeds = [node for node in seeds if hanging.isdisjoint(node.outputs)]  # case 5
         if not seeds:
             return PassResult(model, False)

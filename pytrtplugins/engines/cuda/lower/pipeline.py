@@ -22,21 +22,20 @@ from ...base.plugins import write_decompositions
 from .activations import FuseSwishMish
 from .attention import FuseAttention
 from .average_pools import AverageCodes
-from .before_moves import ActBeforeMoves
 from .blocks import FuseBlocks
 from .clip_bounds import WriteClipBounds
 from .coordinates import coordinate_inputs, coordinate_nodes
+from .data_dependent import data_dependent_values
 from .einsum import WriteEinsums
 from .element_types import check_element_types
 from .epilogue import FuseActivations, FuseConvolutions, FuseResiduals
 from .fits import check_static_dims
 from .gelu import FuseGelu
-from .hanging import hanging_values
+from .hoist_activations import HoistActivations
 from .horizontal import FuseHorizontally
 from .matmul import FuseBiases, FuseMatMuls
 from .one_dimension import WriteAsImages
 from .patches import GatherPatches
-from .phases import SplitPhases
 from .pool_reorg_stem import FusePools, FuseReorgs, FuseStem
 from .qdq import (
     AbsorbInputScales,
@@ -45,10 +44,11 @@ from .qdq import (
     FoldCasts,
     FoldCodes,
     FoldConstants,
-    MoveCodes,
+    SinkDequantize,
 )
 from .recurrent import SplitRecurrent
 from .rewrite import DOMAIN
+from .transposed_convolution import ConvTransposeToConv
 from .volumes import WriteVolumes
 
 if TYPE_CHECKING:
@@ -96,9 +96,9 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     (None, WriteAsImages),
     ("attention", FuseAttention),
     ("volumes", WriteVolumes),
-    ("phases", SplitPhases),
-    (None, ActBeforeMoves),
-    ("int8-moves", MoveCodes),
+    ("phases", ConvTransposeToConv),
+    (None, HoistActivations),
+    ("int8-moves", SinkDequantize),
     ("int8-moves", AverageCodes),
     (None, SplitRecurrent),
     (None, FuseConvolutions),
@@ -181,7 +181,7 @@ def lower(
     lowered.graph.sort()
     remove_unused(lowered)
     if float_type is DType.FLOAT16 and not _holds_half(lowered.graph):
-        hanging = hanging_values(lowered.graph)
+        hanging = data_dependent_values(lowered.graph)
         late = [node_name(node) for node in lowered.graph if not hanging.isdisjoint(node.outputs)]
         keep = [*_float_plugins(lowered.graph), *late, *coordinate_nodes(lowered.graph)]
         convert_to_half(lowered, float_type, _float_inputs, keep)

@@ -28,7 +28,7 @@ __all__ = [
     "FoldCasts",
     "FoldCodes",
     "FoldConstants",
-    "MoveCodes",
+    "SinkDequantize",
     "computed_constant",
 ]
 
@@ -36,7 +36,7 @@ _MOVING = operators(Trait.COPIES) - {"Dropout", "Expand", "Identity", "Resize", 
 """Expand and Tile would leave more elements to dequantize; Resize has modes, Dropout a mask, and passes remove Identity."""
 
 
-class MoveCodes(Rewrite["list[ir.Node]"]):
+class SinkDequantize(Rewrite["list[ir.Node]"]):
     """DequantizeLinear before a node that only moves values → behind it; Q behind DQ of the same scale goes.
 
     Moving nodes are Concat, MaxPool, Reshape, Transpose and their like, nearest Resize, and plugins whose ``int8`` is

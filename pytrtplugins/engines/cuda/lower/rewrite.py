@@ -12,7 +12,7 @@ from ....tensor import DType
 from ....utils.override import override
 from ..device.layout import CODES
 from ..naming import naming
-from .hanging import hanging_values
+from .data_dependent import data_dependent_values
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -57,7 +57,7 @@ class Rewrite(Pass, Generic[Match]):
             return PassResult(model, False)
         modified = False
         self.begin(model.graph)
-        hanging = hanging_values(model.graph)
+        hanging = data_dependent_values(model.graph)
         for node in list(model.graph):
             if node.graph is None or not hanging.isdisjoint(node.outputs):  # an earlier rewrite removed it
                 continue

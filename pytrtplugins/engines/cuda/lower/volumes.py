@@ -18,13 +18,13 @@ from ..device.layout import CODES
 from ..naming import naming
 from ..operators.attributes import operator_attributes
 from ..operators.windows import Windows
-from .hanging import hanging_values
+from .data_dependent import data_dependent_values
 from .new_nodes import NewNodes
 from .qdq import computed_constant
 from .rewrite import is_around_zero, is_float
 from .volume_forms import Dims, Form, VolumeForms, volume_dims
 from .volume_layer import Found, Layer, frames_at
-from .volume_phases import transposed_convolution
+from .volume_transposed_convolution import transposed_convolution
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -64,7 +64,7 @@ class WriteVolumes(Pass):
         graph, modified = model.graph, False
         if not any(node.op_type in _LAYERS and volume_dims(node.inputs[0]) for node in graph if node.inputs):
             return PassResult(model, False)
-        hanging, forms = hanging_values(graph), VolumeForms(graph)
+        hanging, forms = data_dependent_values(graph), VolumeForms(graph)
         for node in list(graph):
             if hanging.isdisjoint(node.outputs):
                 with naming(node_name(node), node.op_type):

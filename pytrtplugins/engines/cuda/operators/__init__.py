@@ -15,6 +15,6 @@ from . import (  # noqa: F401  # they put their operators into the tables
     signal,
     windows,
 )
-from .table import KNOWN, OPS, RAW, can_be_captured, computed, refusal
+from .table import HOST_INPUTS, OPS, RAW, can_be_captured, computed, unsupported_reason
 
-__all__ = ["KNOWN", "OPS", "RAW", "can_be_captured", "computed", "refusal"]
+__all__ = ["HOST_INPUTS", "OPS", "RAW", "can_be_captured", "computed", "unsupported_reason"]

@@ -60,7 +60,7 @@ def _tensor_scatter(xp: Any, at: Attributes, dims: Any, past: Any, update: Any, 
     return _put(xp, past, tuple(index), update, "none")
 
 
-@op("OneHot", known=(1,))
+@op("OneHot", host_inputs=(1,))
 def _one_hot(xp: Any, at: Attributes, dims: Any, indices: Any, depth: Any, values: Any) -> Any:
     count, axis = int(np.asarray(depth).reshape(())), at.get("axis", -1)
     codes = xp.asarray(indices).astype(np.int64)
@@ -76,7 +76,7 @@ def _eye_like(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     return xp.eye(*dims[0], k=at.get("k", 0))
 
 
-@op("Trilu", known=(1,))
+@op("Trilu", host_inputs=(1,))
 def _trilu(xp: Any, at: Attributes, dims: Any, x: Any, k: Any = None) -> Any:
     offset = 0 if k is None else int(np.asarray(k).reshape(()))
     rows, columns = _range(xp, x.shape[-2], 0, 2), _range(xp, x.shape[-1], 1, 2)

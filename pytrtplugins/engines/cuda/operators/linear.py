@@ -10,12 +10,12 @@ from .quantization import centered, requantized, spread
 from .table import Attributes, op
 
 
-@op("MatMul", captured=False)
+@op("MatMul", capturable=False)
 def _matmul(xp: Any, at: Attributes, dims: Any, a: Any, b: Any) -> Any:
     return xp.matmul(a, b)
 
 
-@op("Gemm", captured=False)
+@op("Gemm", capturable=False)
 def _gemm(xp: Any, at: Attributes, dims: Any, a: Any, b: Any, c: Any = None) -> Any:
     a, b = (a.T if at.get("transA") else a), (b.T if at.get("transB") else b)
     result = xp.matmul(a, b)
@@ -27,22 +27,22 @@ def _gemm(xp: Any, at: Attributes, dims: Any, a: Any, b: Any, c: Any = None) -> 
     return result + (c if beta == 1 else c * np.float32(beta))
 
 
-@op("Einsum", captured=False)
+@op("Einsum", capturable=False)
 def _einsum(xp: Any, at: Attributes, dims: Any, *values: Any) -> Any:
     return xp.einsum(at["equation"], *values)
 
 
-@op("Det", captured=False)
+@op("Det", capturable=False)
 def _det(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     return xp.linalg.det(x)
 
 
-@op("MatMulInteger", captured=False)
+@op("MatMulInteger", capturable=False)
 def _matmul_integer(xp: Any, at: Attributes, dims: Any, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     return xp.matmul(centered(xp, a, a_zero, -1), centered(xp, b, b_zero, -2))
 
 
-@op("QLinearMatMul", captured=False)
+@op("QLinearMatMul", capturable=False)
 def _qlinear_matmul(
     xp: Any, at: Attributes, dims: Any, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any,
     y_scale: Any, y_zero: Any,

@@ -15,12 +15,12 @@ def _flatten(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     return x.reshape(dims[0])
 
 
-@op("Reshape", "Squeeze", "Unsqueeze", known=(1,))
+@op("Reshape", "Squeeze", "Unsqueeze", host_inputs=(1,))
 def _to_dims(xp: Any, at: Attributes, dims: Any, x: Any, *unused: Any) -> Any:
     return x.reshape(dims[0])
 
 
-@op("Expand", known=(1,))
+@op("Expand", host_inputs=(1,))
 def _expand(xp: Any, at: Attributes, dims: Any, x: Any, *unused: Any) -> Any:
     return xp.broadcast_to(x, dims[0])
 
@@ -35,14 +35,14 @@ def _concat(xp: Any, at: Attributes, dims: Any, *values: Any) -> Any:
     return xp.concatenate([xp.asarray(value) for value in values], axis=at["axis"])
 
 
-@op("Split", known=(1,))
+@op("Split", host_inputs=(1,))
 def _split(xp: Any, at: Attributes, dims: Any, x: Any, *unused: Any) -> Any:
     axis = at.get("axis", 0)
     ends = np.cumsum([shape[axis] for shape in dims])[:-1]
     return xp.split(x, [int(end) for end in ends], axis=axis)
 
 
-@op("Slice", known=(1, 2, 3, 4))
+@op("Slice", host_inputs=(1, 2, 3, 4))
 def _slice(
     xp: Any, at: Attributes, dims: Any, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None
 ) -> Any:
@@ -54,7 +54,7 @@ def _slice(
     return x[tuple(chosen)]
 
 
-@op("Pad", known=(1, 2, 3))
+@op("Pad", host_inputs=(1, 2, 3))
 def _pad(xp: Any, at: Attributes, dims: Any, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
     room = [(0, 0)] * x.ndim
     half = len(pads) // 2
@@ -68,7 +68,7 @@ def _pad(xp: Any, at: Attributes, dims: Any, x: Any, pads: Any, value: Any = Non
     return xp.pad(x, room, mode=mode)
 
 
-@op("Tile", known=(1,))
+@op("Tile", host_inputs=(1,))
 def _tile(xp: Any, at: Attributes, dims: Any, x: Any, repeats: Any) -> Any:
     return xp.tile(x, [int(count) for count in repeats])
 

@@ -24,7 +24,7 @@ Cell = Callable[[Any, list[Any], Any, Any, Sequence[Activation]], list[Any]]
 """Inputs times their weights, states, weights of the state, offsets of the gates, activations → states."""
 
 
-@op("RNN", captured=False)
+@op("RNN", capturable=False)
 def _rnn(xp: Any, at: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
     def cell(inputs: Any, states: list[Any], r: Any, offset: Any, f: Sequence[Activation]) -> list[Any]:
         return [f[0](inputs + states[0] @ r.T + offset)]
@@ -32,7 +32,7 @@ def _rnn(xp: Any, at: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
     return _run(xp, at, dims, x, rest[:5], ["Tanh"], lambda direction: cell)
 
 
-@op("GRU", captured=False)
+@op("GRU", capturable=False)
 def _gru(xp: Any, at: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
     late = bool(at.get("linear_before_reset"))
 
@@ -49,7 +49,7 @@ def _gru(xp: Any, at: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
     return _run(xp, at, dims, x, rest[:5], ["Sigmoid", "Tanh"], lambda direction: cell)
 
 
-@op("LSTM", captured=False)
+@op("LSTM", capturable=False)
 def _lstm(xp: Any, at: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
     peepholes = xp.asarray(rest[6]) if len(rest) > 6 and rest[6] is not None else None
 

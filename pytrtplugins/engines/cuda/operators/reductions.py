@@ -14,7 +14,7 @@ def _reduce(name: str, function: Callable[[Any, Any, Any, bool], Any]) -> None:
     def run(xp: Any, at: Attributes, dims: Any, x: Any, axes: Any = None) -> Any:
         return function(xp, x, reduced_axes(at, axes, x.ndim), bool(at.get("keepdims", 1)))
 
-    op(name, known=(1,))(run)
+    op(name, host_inputs=(1,))(run)
 
 
 def _lowest(x: Any) -> Any:
@@ -98,7 +98,7 @@ def _cumulate(name: str, function: str, neutral: int) -> None:
             result = xp.concatenate([first, xp.take(result, xp.arange(x.shape[along] - 1), axis=along)], axis=along)
         return xp.flip(result, along) if at.get("reverse") else result
 
-    op(name, known=(1,))(run)
+    op(name, host_inputs=(1,))(run)
 
 
 _cumulate("CumSum", "cumsum", 0)
@@ -134,7 +134,7 @@ def _hardmax(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     return xp.arange(x.shape[axis]).reshape(along) == best
 
 
-@op("TopK", known=(1,), captured=False)
+@op("TopK", host_inputs=(1,), capturable=False)
 def _top_k(xp: Any, at: Attributes, dims: Any, x: Any, k: Any) -> Any:
     """The first of equal values first, as ONNX says; sorted in any case."""
     axis, count, largest = at.get("axis", -1), int(np.asarray(k).reshape(())), bool(at.get("largest", 1))

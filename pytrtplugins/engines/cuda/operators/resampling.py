@@ -67,7 +67,7 @@ def nearest_places(at: Attributes, old: int, positions: np.ndarray[Any, Any]) ->
     return np.asarray(np.clip(places, 0, old - 1), np.int64)
 
 
-@op("Resize", known=(1, 2, 3))
+@op("Resize", host_inputs=(1, 2, 3))
 def _resize(xp: Any, at: Attributes, dims: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
     """Axis by axis: each output is a sum of a few inputs, each times its weight; nearest: one of them."""
     dtype = x.dtype
@@ -92,7 +92,7 @@ def _resize(xp: Any, at: Attributes, dims: Any, x: Any, roi: Any = None, scales:
     return xp.clip(xp.rint(x), np.iinfo(dtype).min, np.iinfo(dtype).max)
 
 
-@op("Upsample", known=(1,))
+@op("Upsample", host_inputs=(1,))
 def _upsample(xp: Any, at: Attributes, dims: Any, x: Any, scales: Any = None) -> Any:
     mode = {**at, "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     return _resize(xp, mode, dims, x, None, at.get("scales") if scales is None else scales)
@@ -271,7 +271,7 @@ def _points(xp: Any, first: Any, side: Any, bins: int, counts: Any, most: int) -
     return places.reshape(len(first), -1), taps < counts[:, None]
 
 
-@op("DeformConv", captured=False)
+@op("DeformConv", capturable=False)
 def _deform_conv(
     xp: Any, at: Attributes, dims: Any, x: Any, weights: Any, offsets: Any, bias: Any = None, mask: Any = None
 ) -> Any:

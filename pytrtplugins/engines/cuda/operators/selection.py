@@ -9,7 +9,7 @@ import numpy as np
 from .table import Attributes, op
 
 
-@op("NonMaxSuppression", known=(0, 1, 2, 3, 4), captured=False)
+@op("NonMaxSuppression", host_inputs=(0, 1, 2, 3, 4), capturable=False)
 def _suppress(
     xp: Any,
     at: Attributes,
@@ -59,7 +59,7 @@ def _kept(corners: Any, scores: Any, limit: int, overlap: Any, lowest: float) ->
     return kept
 
 
-@op("Unique", known=(0,), captured=False)
+@op("Unique", host_inputs=(0,), capturable=False)
 def _unique(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     axis = at.get("axis")
     values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
@@ -71,14 +71,14 @@ def _unique(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     return [values, first, inverse, counts][: len(dims)]
 
 
-@op("Compress", captured=False)
+@op("Compress", capturable=False)
 def _compress(xp: Any, at: Attributes, dims: Any, x: Any, condition: Any) -> Any:
     kept = xp.nonzero(xp.asarray(condition))[0]
     axis = at.get("axis")
     return xp.take(x.reshape(-1) if axis is None else x, kept, axis=0 if axis is None else axis)
 
 
-@op("NonZero", captured=False)
+@op("NonZero", capturable=False)
 def _nonzero(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     if x.ndim == 0:
         return xp.zeros((0, int(x != 0)), np.int64)

@@ -12,17 +12,17 @@ from ..device.elements import decoded, to_stored
 from .table import Attributes, op
 
 
-@op("Shape", captured=False)
+@op("Shape", capturable=False)
 def _shape(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     return np.array(x.shape[at.get("start", 0) : at.get("end", x.ndim)], np.int64)
 
 
-@op("Size", captured=False)
+@op("Size", capturable=False)
 def _size(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     return np.array(math.prod(x.shape), np.int64)
 
 
-@op("ConstantOfShape", known=(0,))
+@op("ConstantOfShape", host_inputs=(0,))
 def _constant_of_shape(xp: Any, at: Attributes, dims: Any, sizes: Any) -> Any:
     value = at.get("value")
     filler = np.zeros(1, np.float32) if value is None else np.asarray(value)
@@ -30,7 +30,7 @@ def _constant_of_shape(xp: Any, at: Attributes, dims: Any, sizes: Any) -> Any:
     return xp.full([int(size) for size in sizes], filler.reshape(()).item(), filler.dtype)
 
 
-@op("Range", known=(0, 1, 2))
+@op("Range", host_inputs=(0, 1, 2))
 def _range(xp: Any, at: Attributes, dims: Any, begin: Any, end: Any, step: Any) -> Any:
     first, last, by = (np.asarray(value).reshape(()) for value in (begin, end, step))
     count = max(0, math.ceil((float(last) - float(first)) / float(by)))

@@ -9,7 +9,7 @@ import numpy as np
 from .table import Attributes, op
 
 
-@op("DFT", known=(1, 2), captured=False)
+@op("DFT", host_inputs=(1, 2), capturable=False)
 def _dft(xp: Any, at: Attributes, dims: Any, x: Any, length: Any = None, axis: Any = None) -> Any:
     along = int(np.asarray(axis).reshape(())) if axis is not None else at.get("axis", -2)
     along %= x.ndim
@@ -19,7 +19,7 @@ def _dft(xp: Any, at: Attributes, dims: Any, x: Any, length: Any = None, axis: A
     return _transformed(xp, x, count, along, inverse, onesided)
 
 
-@op("STFT", known=(1, 3), captured=False)
+@op("STFT", host_inputs=(1, 3), capturable=False)
 def _stft(xp: Any, at: Attributes, dims: Any, x: Any, step: Any, window: Any = None, length: Any = None) -> Any:
     hop = int(np.asarray(step).reshape(()))
     if x.ndim == 2:
@@ -34,7 +34,7 @@ def _stft(xp: Any, at: Attributes, dims: Any, x: Any, step: Any, window: Any = N
     return _transformed(xp, parts, count, 2, False, bool(at.get("onesided", 1)))
 
 
-@op("MelWeightMatrix", known=(0, 1, 2, 3, 4), captured=False)
+@op("MelWeightMatrix", host_inputs=(0, 1, 2, 3, 4), capturable=False)
 def _mel_weight_matrix(
     xp: Any, at: Attributes, dims: Any, bins: Any, length: Any, rate: Any, lowest: Any, highest: Any
 ) -> Any:

@@ -12,22 +12,22 @@ from ....utils.optional import require
 from ..device.elements import stored
 
 __all__ = [
-    "KNOWN",
+    "HOST_INPUTS",
+    "NOT_CAPTURABLE",
     "OPS",
     "RAW",
-    "UNCAPTURED",
     "Attributes",
     "Function",
     "computed",
     "onnx_dtype",
     "op",
     "reduced_axes",
-    "refusal",
+    "unsupported_reason",
 ]
 
 Attributes = Mapping[str, Any]
 Function = Callable[..., Any]
-"""Module of arrays, attributes, dims of the outputs, inputs (None where left out; those of `KNOWN` are NumPy's) → outputs.
+"""Module of arrays, attributes, dims of the outputs, inputs (None where left out; those of `HOST_INPUTS` are NumPy's) → outputs.
 
 float16 and bfloat16 come as float32; what is returned is converted to the output's type.
 """
@@ -35,7 +35,7 @@ float16 and bfloat16 come as float32; what is returned is converted to the outpu
 OPS: dict[str, Function] = {}
 """Standard operators that run array by array, on any layout."""
 
-KNOWN: dict[str, tuple[int, ...]] = {}
+HOST_INPUTS: dict[str, tuple[int, ...]] = {}
 """Operator → its inputs that its function needs on the host: axes, sizes, positions.
 
 Those that are computed in the run are copied there, for which the host waits.
@@ -44,29 +44,29 @@ Those that are computed in the run are copied there, for which the host waits.
 RAW: set[str] = set()
 """Operators that get their inputs as they are stored, whatever the type."""
 
-UNCAPTURED: set[str] = set()
+NOT_CAPTURABLE: set[str] = set()
 """Operators that cannot be part of a CUDA graph: what CuPy leaves to cuBLAS, what sorts, and what copies to the host."""
 
 
 def op(
-    *names: str, known: tuple[int, ...] = (), captured: bool = True, raw: bool = False
+    *names: str, host_inputs: tuple[int, ...] = (), capturable: bool = True, raw: bool = False
 ) -> Callable[[Function], Function]:
     """Note a function under the names of its operators.
 
     Args:
         *names: Of operators of ONNX's own domain, or of this engine's.
-        known: Inputs that the function needs on the host.
-        captured: Whether they may be part of a CUDA graph.
+        host_inputs: Inputs that the function needs on the host.
+        capturable: Whether they may be part of a CUDA graph.
         raw: Whether the function gets inputs as they are stored.
     """
 
     def keep(function: Function) -> Function:
         for name in names:
             OPS[name] = function
-            if known:
-                KNOWN[name] = known
-            if not captured:
-                UNCAPTURED.add(name)
+            if host_inputs:
+                HOST_INPUTS[name] = host_inputs
+            if not capturable:
+                NOT_CAPTURABLE.add(name)
             if raw:
                 RAW.add(name)
         return function
@@ -74,7 +74,7 @@ def op(
     return keep
 
 
-def refusal(name: str, attributes: Attributes, inputs: Sequence[str], constants: Mapping[str, Any]) -> str:
+def unsupported_reason(name: str, attributes: Attributes, inputs: Sequence[str], constants: Mapping[str, Any]) -> str:
     """Why an operator of `OPS` is not run as a node has it; empty where it is.
 
     Args:
@@ -93,19 +93,19 @@ def refusal(name: str, attributes: Attributes, inputs: Sequence[str], constants:
 
 
 def computed(name: str, inputs: Sequence[str], constants: Collection[str]) -> tuple[int, ...]:
-    """The inputs of `KNOWN` that are not constants: they are copied to the host in each run."""
+    """The inputs of `HOST_INPUTS` that are not constants: they are copied to the host in each run."""
     return tuple(
         index
-        for index in KNOWN.get(name, ())
+        for index in HOST_INPUTS.get(name, ())
         if index < len(inputs) and inputs[index] and inputs[index] not in constants
     )
 
 
 def can_be_captured(name: str, attributes: Attributes, inputs: Sequence[str], constants: Collection[str]) -> bool:
-    """Whether an operator of `OPS` may be part of a CUDA graph as a node has it; arguments as for `refusal`."""
+    """Whether an operator of `OPS` may be part of a CUDA graph as a node has it; arguments as for `unsupported_reason`."""
     sorts = attributes.get("reduction") == "mul"  # of scatters
     counts = name == "RoiAlign" and not attributes.get("sampling_ratio")  # points by the sizes of the boxes
-    return name not in UNCAPTURED and not sorts and not counts and not computed(name, inputs, constants)
+    return name not in NOT_CAPTURABLE and not sorts and not counts and not computed(name, inputs, constants)
 
 
 def reduced_axes(attributes: Attributes, given: Any, rank: int) -> tuple[int, ...]:

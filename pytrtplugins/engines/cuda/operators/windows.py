@@ -126,20 +126,20 @@ def _global_lp(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     return (xp.abs(x) ** p).sum(axis=_over_space(x), keepdims=True) ** np.float32(1 / p)
 
 
-@op("Conv", captured=False)
+@op("Conv", capturable=False)
 def _conv(xp: Any, at: Attributes, dims: Any, x: Any, weights: Any, bias: Any = None) -> Any:
     sums = _correlate(xp, at, dims[0], x, xp.asarray(weights))
     return sums if bias is None else sums + xp.asarray(bias).reshape(-1, *[1] * (x.ndim - 2))
 
 
-@op("ConvInteger", captured=False)
+@op("ConvInteger", capturable=False)
 def _conv_integer(
     xp: Any, at: Attributes, dims: Any, x: Any, weights: Any, x_zero: Any = None, w_zero: Any = None
 ) -> Any:
     return _correlate(xp, at, dims[0], centered(xp, x, x_zero, -1), _weights(xp, weights, w_zero))
 
 
-@op("QLinearConv", captured=False)
+@op("QLinearConv", capturable=False)
 def _qlinear_conv(
     xp: Any, at: Attributes, dims: Any, x: Any, x_scale: Any, x_zero: Any, weights: Any, w_scale: Any, w_zero: Any,
     y_scale: Any, y_zero: Any, bias: Any = None,
@@ -153,7 +153,7 @@ def _qlinear_conv(
     return requantized(xp, sums * (x_step * w_step / y_step), y_zero)
 
 
-@op("ConvTranspose", captured=False)
+@op("ConvTranspose", capturable=False)
 def _conv_transpose(xp: Any, at: Attributes, dims: Any, x: Any, weights: Any, bias: Any = None) -> Any:
     """Every value spreads over the windows that it lies in: a full output, of which the pads are cut off."""
     weights = xp.asarray(weights)
@@ -179,7 +179,7 @@ def _conv_transpose(xp: Any, at: Attributes, dims: Any, x: Any, weights: Any, bi
     return y if bias is None else y + xp.asarray(bias).reshape(-1, *[1] * rank)
 
 
-@op("Col2Im", known=(1, 2))
+@op("Col2Im", host_inputs=(1, 2))
 def _col2im(xp: Any, at: Attributes, dims: Any, x: Any, sizes: Any, block: Any) -> Any:
     kernel, rank = tuple(map(int, block)), len(block)
     strides, dilations = (tuple(at.get(name, (1,) * rank)) for name in ("strides", "dilations"))
@@ -194,7 +194,7 @@ def _col2im(xp: Any, at: Attributes, dims: Any, x: Any, sizes: Any, block: Any) 
     return y[(..., *(slice(b, b + int(s)) for b, s in zip(pads, sizes, strict=False)))]
 
 
-@op("MaxUnpool", known=(2,))
+@op("MaxUnpool", host_inputs=(2,))
 def _max_unpool(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any, sizes: Any = None) -> Any:
     y = xp.zeros(math.prod(dims[0]), x.dtype)
     places = xp.asarray(indices).reshape(-1)

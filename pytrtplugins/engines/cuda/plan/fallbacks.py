@@ -14,7 +14,7 @@ _NAMED = 5
 
 def fallback(step: Step) -> str:
     """How a step falls back, `ARRAYS` or `UNCAPTURED`; empty for one that does not."""
-    if not step.captured:
+    if not step.capturable:
         return UNCAPTURED
     return ARRAYS if step.kind == "generic" else ""
 

@@ -33,7 +33,7 @@ def check_sizes(steps: Sequence[Step], tensors: Mapping[str, Placed]) -> None:
 
 def plan_order(steps: Sequence[Step], tensors: Mapping[str, Placed], is_parallel: bool) -> Schedule:
     """Return the streams of the steps: several where independent ones may run at the same time, and all are in the CUDA graph."""
-    if not is_parallel or not all(step.captured for step in steps):
+    if not is_parallel or not all(step.capturable for step in steps):
         return one_stream(len(steps))
     return schedule([step_accesses(step, tensors) for step in steps])
 

@@ -31,7 +31,7 @@ class Step:
         inputs: Tensors or constants read; empty texts for what is left out.
         outputs: Tensors written.
         plugin: The plugin, for kind ``"plugin"``.
-        captured: Whether it may be part of a CUDA graph.
+        capturable: Whether it may be part of a CUDA graph.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Step:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     plugin: Plugin | None = None
-    captured: bool = True
+    capturable: bool = True
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,13 @@ from ..device.layout import FP8, Format, as_rows, channels_last, linear
 from ..lower.dims import fused_dims
 from ..lower.einsum import WriteEinsums
 from ..lower.fits import find_misfit
-from ..lower.groups import PartGroups
+from ..lower.group_norm import GroupNormToLayerNorm
 from ..lower.pipeline import FREE_CASTS, OptionalStep
 from ..lower.pointwise import GroupPointwise
 from ..lower.resampling import linear_blend
 from ..lower.rewrite import DOMAIN
 from ..naming import naming
-from ..operators import OPS, can_be_captured, refusal
+from ..operators import OPS, can_be_captured, unsupported_reason
 from ..operators.attributes import operator_attributes
 from . import kinds
 from .attention import place_attention
@@ -42,7 +42,7 @@ from .memory import check_sizes, plan_memory, plan_order
 from .moves import is_only_moved, node_moves, write_moved
 from .plan import Plan, Step
 from .plugin_formats import agree_formats
-from .tail import Tail, check_operator, check_operators, check_types, late_nodes, outer_reads
+from .tail import Tail, check_operator, check_operators, check_types, outer_reads, unplannable_nodes
 from .tensors import Tensors
 from .views import ChannelViews
 from .weights import read_constants
@@ -83,8 +83,8 @@ def make_plan(
     WriteEinsums()(bound)
     place_attention(bound, bindings)
     if "pointwise" not in disable:
-        PartGroups()(bound)
-    late = late_nodes(bound.graph, bindings)
+        GroupNormToLayerNorm()(bound)
+    late = unplannable_nodes(bound.graph, bindings)
     if "pointwise" not in disable:
         GroupPointwise(late)(bound)
     return _Planner(bound, bindings, frozenset(disable), requested, late).plan()
@@ -126,7 +126,7 @@ class _Planner:
         outputs = {name: self.tensors.as_format(name, linear(*self.tensors.described(name))) for name in planned}
         if tail is not None:
             read = tuple(name for name in tail.reads.values() if name in self.formats)
-            self.steps.append(Step("tail", "tail", "Tail", {"nodes": len(late)}, read, (), captured=False))
+            self.steps.append(Step("tail", "tail", "Tail", {"nodes": len(late)}, read, (), capturable=False))
         if "outputs" not in self.disabled:
             self._write_linear(set(outputs.values()))
         write_moved(self.steps, self.formats, {*self.views.names, *self.results, *outputs.values()})
@@ -168,7 +168,7 @@ class _Planner:
             self._add_recurrent(step)
         elif op == "MatMul" and not node.domain and kinds.is_float_product(step, tensors):
             made = product_step(step, tensors, self.views)
-            self.steps.append(replace(made, captured="cublaslt-kernels" not in self.disabled))
+            self.steps.append(replace(made, capturable="cublaslt-kernels" not in self.disabled))
         elif op in ("MaxPool", "AveragePool") and kinds.is_plain_pool(step, tensors):
             self._add_step(replace(step, kind="pool", inputs=self._images(step)))
         elif op == "Cast" and kinds.is_plain_cast(step, tensors):
@@ -213,7 +213,7 @@ class _Planner:
         if any(map(tensors.is_moved, names)):
             names, reads = tensors.read([tensors.move(name) for name in names])
             step = replace(step, attributes={**step.attributes, "reads": reads})
-        self._add_step(replace(step, kind="pointwise", inputs=tuple(map(tensors.read_wide, names))))
+        self._add_step(replace(step, kind="pointwise", inputs=tuple(map(tensors.source_before_cast, names))))
         for name in step.outputs if step.op == "Rows" else ():
             self._clear_padding(step, name)
 
@@ -281,7 +281,7 @@ class _Planner:
 
     def _add_generic(self, step: Step) -> None:
         """A function of arrays, or none where the output lies where the input does."""
-        if why := refusal(step.op, step.attributes, step.inputs, self.constants):
+        if why := unsupported_reason(step.op, step.attributes, step.inputs, self.constants):
             raise BuildError(
                 f"engine 'cuda' does not run {step.op} {why} (node {step.name!r}).\nDo: build with engine=\"cpu\"",
                 engine="cuda",
@@ -291,8 +291,8 @@ class _Planner:
         form = self.formats.get(read[0]) if read else None
         found = None if form is None else kinds.alias_format(step, form, self.tensors)
         if found is None:
-            captured = can_be_captured(step.op, step.attributes, step.inputs, self.constants)
-            self._add_step(replace(step, inputs=read, captured=captured))
+            capturable = can_be_captured(step.op, step.attributes, step.inputs, self.constants)
+            self._add_step(replace(step, inputs=read, capturable=capturable))
         else:
             self.views.alias(step.outputs[0], read[0], found)
 
@@ -356,8 +356,8 @@ class _Planner:
         forms = zip(step.inputs, chosen, strict=False)
         inputs = tuple(self.tensors.as_format(name, form, exact=True) for name, form in forms)
         self.formats.update(zip(step.outputs, chosen[len(dims) :], strict=False))
-        captured = self._enqueues(plugin)  # compute allocates
-        self.steps.append(replace(step, inputs=inputs, plugin=plugin, captured=captured))
+        capturable = self._enqueues(plugin)  # compute allocates
+        self.steps.append(replace(step, inputs=inputs, plugin=plugin, capturable=capturable))
 
     def _enqueues(self, plugin: Plugin) -> bool:
         """Whether a plugin runs through an `enqueue` of its own."""

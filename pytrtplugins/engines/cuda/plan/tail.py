@@ -12,15 +12,15 @@ from ....model.proto import node_name
 from ....plugin.onnx_node import is_plugin_node
 from ....tensor import evaluate_dims
 from ....utils.optional import require
-from ..lower.hanging import CONTROL_FLOW, SIZED, read_values
+from ..lower.data_dependent import CONTROL_FLOW, SIZED, values_read_by
 from ..lower.rewrite import DOMAIN
-from ..operators import KNOWN, OPS, refusal
+from ..operators import HOST_INPUTS, OPS, unsupported_reason
 from ..operators.attributes import operator_attributes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Tail", "check_operator", "check_operators", "check_types", "late_nodes", "outer_reads"]
+__all__ = ["Tail", "check_operator", "check_operators", "check_types", "outer_reads", "unplannable_nodes"]
 
 _FUSED = ("Attention", "Conv")
 """Fused nodes that mean more than operators of ONNX's that are called alike."""
@@ -45,7 +45,7 @@ class Tail:
     requested: Mapping[str, str]
 
 
-def late_nodes(graph: ir.Graph, bindings: Mapping[str, int]) -> list[ir.Node]:
+def unplannable_nodes(graph: ir.Graph, bindings: Mapping[str, int]) -> list[ir.Node]:
     """The nodes that cannot be planned: branches, loops, those whose dims are unknown or only declared, and what follows from them.
 
     Args:
@@ -56,8 +56,10 @@ def late_nodes(graph: ir.Graph, bindings: Mapping[str, int]) -> list[ir.Node]:
     late: set[ir.Value] = set()
     for node in graph:
         control = node.op_type in CONTROL_FLOW and not node.domain
-        told = all(_is_told(value, bindings) for value in node.outputs if value.name) and not _is_sized_by_values(node)
-        if control or not told or not late.isdisjoint(read_values(node)):
+        has_known_dims = all(
+            _has_known_dims(value, bindings) for value in node.outputs if value.name
+        ) and not _is_sized_by_values(node)
+        if control or not has_known_dims or not late.isdisjoint(values_read_by(node)):
             found.append(node)
             late.update(node.outputs)
     return found
@@ -67,11 +69,11 @@ def _is_sized_by_values(node: ir.Node) -> bool:
     """Whether dims that a file declares are no more than a promise: the sizes are computed in the run, and nobody looks there."""
     if node.domain or node.op_type not in SIZED or all(constant(value) is not None for value in node.outputs):
         return False
-    sizes = (operand(node, place) for place in KNOWN.get(node.op_type, ()))
+    sizes = (operand(node, place) for place in HOST_INPUTS.get(node.op_type, ()))
     return any(value is not None and constant(value) is None for value in sizes)
 
 
-def _is_told(value: ir.Value, bindings: Mapping[str, int]) -> bool:
+def _has_known_dims(value: ir.Value, bindings: Mapping[str, int]) -> bool:
     if constant(value) is not None:
         return True
     dims = dims_of(value)
@@ -87,7 +89,7 @@ def _is_told(value: ir.Value, bindings: Mapping[str, int]) -> bool:
 def outer_reads(nodes: Sequence[ir.Node]) -> list[ir.Value]:
     """What nodes read and none of them makes."""
     made = {value for node in nodes for value in node.outputs}
-    return list(dict.fromkeys(value for node in nodes for value in read_values(node) if value not in made))
+    return list(dict.fromkeys(value for node in nodes for value in values_read_by(node) if value not in made))
 
 
 def check_operator(node: ir.Node) -> None:
@@ -139,7 +141,7 @@ def check_operators(nodes: Sequence[ir.Node], version: int) -> None:
                 engine="cuda",
                 tensor=node.outputs[0].name,
             )
-        if why := _refusal(node, version):
+        if why := _unsupported_reason(node, version):
             raise BuildError(
                 f"engine 'cuda' {why} (node {node_name(node)!r}).\nDo: build with engine=\"cpu\"",
                 engine="cuda",
@@ -150,7 +152,7 @@ def check_operators(nodes: Sequence[ir.Node], version: int) -> None:
                 check_operators(list(attribute.as_graph()), version)
 
 
-def _refusal(node: ir.Node, version: int) -> str:
+def _unsupported_reason(node: ir.Node, version: int) -> str:
     """Why a node of a tail is not run; empty where it is."""
     op = node.op_type
     if is_plugin_node(node) or (not node.domain and op in (*CONTROL_FLOW, "Constant")):
@@ -159,7 +161,7 @@ def _refusal(node: ir.Node, version: int) -> str:
         return ""
     if node.domain in ("", DOMAIN) and op in OPS:
         known = {name: array_of(value) for name, value in zip(names_of(node.inputs), node.inputs, strict=True)}
-        why = refusal(op, operator_attributes(node), names_of(node.inputs), known)
+        why = unsupported_reason(op, operator_attributes(node), names_of(node.inputs), known)
         return f"does not run {op} {why}" if why else ""
     onnx = require("onnx", extra="onnx")
     try:

@@ -133,7 +133,7 @@ class Tensors:
         found = []
         for move in moves:
             sources = dict.fromkeys(str(source.tensor) for source in move.sources)
-            own = {name: self.stored(name) if rounds else self.read_wide(name) for name in sources}
+            own = {name: self.stored(name) if rounds else self.source_before_cast(name) for name in sources}
             if len({self._stored_type(name) for name in own.values()}) > 1:
                 own = {name: self.materialized(name) for name in sources}
             places = {name: names.setdefault(tensor, len(names)) for name, tensor in own.items()}
@@ -143,7 +143,7 @@ class Tensors:
     def _stored_type(self, name: str) -> DType:
         return self.formats[name].dtype if name in self.formats else self.dtype(name)
 
-    def read_wide(self, name: str) -> str:
+    def source_before_cast(self, name: str) -> str:
         """A tensor for a kernel that reads all types: what was only converted to float32 is read as it was."""
         source = self.casts.get(name)
         return self.materialized(name) if source is None or self.dtype(name) is not DType.FLOAT32 else source

@@ -130,7 +130,7 @@ class ChannelViews:
         holds them.
         """
         form = self.formats[whole]
-        total, begins = form.dims[1], self._begins(form, parts)
+        total, begins = form.dims[1], self._channel_offsets(form, parts)
         if not begins or total % form.vector:
             return
         low = min(0, *begins.values())
@@ -145,7 +145,7 @@ class ChannelViews:
         for name, begin in begins.items():
             self._put(name, base, begin - low)
 
-    def _begins(self, form: Format, parts: Sequence[tuple[str, int]]) -> dict[str, int]:
+    def _channel_offsets(self, form: Format, parts: Sequence[tuple[str, int]]) -> dict[str, int]:
         """The tensors that a concat can share memory with → the channel of the concat, below 0 too, where each begins."""
 
         def place(part: tuple[str, int]) -> tuple[str, int]:

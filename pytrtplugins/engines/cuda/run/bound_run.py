@@ -17,7 +17,7 @@ from ...base.failures import as_error
 from ..plan.arena import ALIGNMENT
 from ..plan.plan import Plan
 from .copies import copy
-from .execution import captured
+from .execution import capture_graph
 
 if TYPE_CHECKING:
     from .owner import Owner
@@ -134,10 +134,10 @@ class CudaBoundRun(BoundRun):
     def _capture(self, stream: Any) -> None:
         execution = self._execution
         with self.engine.capturing:
-            if len(execution.segments) == 1 and execution.segments[0].captured:
+            if len(execution.segments) == 1 and execution.segments[0].capturable:
                 self._queue(stream)  # once before it is captured, so that all is loaded
                 stream.synchronize()
-                self._graph = captured(self._queue, stream)
+                self._graph = capture_graph(self._queue, stream)
             else:
                 execution.capture(stream)
 

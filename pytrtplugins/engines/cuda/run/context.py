@@ -18,12 +18,12 @@ from ....utils.override import override
 from ...base.context import Arrays, ExecutionContext, check_dims
 from ...base.failures import as_error, explained_runs
 from ..device.elements import from_stored, to_stored
-from ..plan.narrow import narrow
+from ..plan.input_rounding import find_input_rounding
 from ..plan.plan import Plan
 from .bound_run import CudaBoundRun
 from .copies import copy
 from .enqueue_cache import CachedEnqueue, Call, Routes, call_key
-from .execution import Execution, captured
+from .execution import Execution, capture_graph
 from .upload import Upload
 from .values import Value
 
@@ -45,7 +45,7 @@ class _Ready:
         arrays = {name: execution.output(name) for name in execution.plan.outputs}
         self.outputs = {name: pinned_empty(array.shape, array.dtype) for name, array in arrays.items()}
         self.uploads = {
-            name: Upload(execution.device, execution.input(name), narrow(execution.plan, name))
+            name: Upload(execution.device, execution.input(name), find_input_rounding(execution.plan, name))
             for name in execution.plan.inputs
         }
 
@@ -129,7 +129,7 @@ class CudaContext(ExecutionContext):
             whole = self._time(lambda: execution.queue(stream), runs)
             times = []
             for step, launch in execution.launches:
-                if step.captured:
+                if step.capturable:
                     with self.engine.capturing:
                         stream.synchronize()
                         stream.begin_capture()
@@ -209,10 +209,10 @@ class CudaContext(ExecutionContext):
 
     def _queue_route(self, route: CachedEnqueue, addresses: tuple[int, ...], caller: int) -> None:
         runtime = self._runtime
-        captured = runtime.streamIsCapturing(caller)  # then order is that of the graph that the caller makes
+        is_capturing = runtime.streamIsCapturing(caller)  # then order is that of the graph that the caller makes
         for writer in route.writers:
             self._wait_for(writer(), caller)
-        if captured:
+        if is_capturing:
             inside = stream_at(self._cupy, caller)
             with inside:
                 route.queue(addresses, inside)
@@ -228,7 +228,7 @@ class CudaContext(ExecutionContext):
     def _with_copies(self, queue: Callable[[Any], None]) -> Any:
         """A graph of the network with copies from and to the caller's arrays."""
         with self._stream, self.engine.capturing:
-            return captured(queue, self._stream)
+            return capture_graph(queue, self._stream)
 
     def _wait_for(self, writing: int, stream: int) -> None:
         """Let a stream wait for the one that a library is writing its arrays on."""
@@ -355,7 +355,7 @@ class CudaContext(ExecutionContext):
                 return ready
             with self.engine.capturing:
                 execution.capture(self._stream)
-                if len(execution.segments) == 1 and execution.segments[0].captured:
+                if len(execution.segments) == 1 and execution.segments[0].capturable:
                     ready.graph = self._whole(ready)
             execution.indices.clear()
         return ready
@@ -366,7 +366,7 @@ class CudaContext(ExecutionContext):
         core, segment.graph = segment.graph, None
         self._stream.synchronize()
         try:
-            return captured(ready.queue, self._stream)
+            return capture_graph(ready.queue, self._stream)
         finally:
             segment.graph = core
 

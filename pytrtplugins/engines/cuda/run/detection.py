@@ -104,7 +104,7 @@ class CudaDetection(DetectionContext):
     def _one_graph(self, run: ImageRun) -> bool:
         """Whether a run can be captured as a whole."""
         segments = run.execution.segments
-        return "graph" not in self.engine.disabled and len(segments) == 1 and segments[0].captured
+        return "graph" not in self.engine.disabled and len(segments) == 1 and segments[0].capturable
 
     def _run(self, images: int) -> ImageRun:
         batch = next(batch for batch in self._batches if batch >= images)

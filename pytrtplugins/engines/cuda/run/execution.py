@@ -17,12 +17,12 @@ from ..plan.plan import Plan, Step
 from .launches import StepBuilder
 from .values import Value
 
-__all__ = ["Execution", "Segment", "captured"]
+__all__ = ["Execution", "Segment", "capture_graph"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-def captured(queue: Callable[[Any], None], stream: Any) -> Any:
+def capture_graph(queue: Callable[[Any], None], stream: Any) -> Any:
     """A CUDA graph of what ``queue`` puts on a stream that has nothing left to do."""
     stream.begin_capture()
     try:
@@ -37,7 +37,7 @@ class Segment:
     """Steps that run in one go: as one CUDA graph, or one by one where a plugin may not be captured.
 
     Args:
-        captured: Whether it may become a graph.
+        capturable: Whether it may become a graph.
         streams: For branches; the first is unused, since the caller's stream is the main one.
 
     Attributes:
@@ -45,10 +45,10 @@ class Segment:
         graph: The graph, once there is one.
     """
 
-    def __init__(self, captured: bool, streams: Sequence[Any] = ()) -> None:
+    def __init__(self, capturable: bool, streams: Sequence[Any] = ()) -> None:
         self.graph: Any = None  # in front of the launches, which keep its kernels loaded: so it goes before them
         self.launches: list[tuple[Launch, int, tuple[int, ...]]] = []
-        self.captured, self._streams = captured, streams
+        self.capturable, self._streams = capturable, streams
 
     def queue(self, stream: Any) -> None:
         """Queue the work on a stream; what runs on others begins behind what is on it, and is done when its end is."""
@@ -197,10 +197,10 @@ class Execution:
         """Make a graph of each segment that may be captured; its steps run once before, so that all is loaded."""
         with self.allocating():
             for segment in self.segments:
-                if segment.captured and segment.graph is None:
+                if segment.capturable and segment.graph is None:
                     segment.queue(stream)
                     stream.synchronize()
-                    segment.graph = captured(segment.queue_steps, stream)
+                    segment.graph = capture_graph(segment.queue_steps, stream)
 
     def _build(self, steps: Iterable[Step]) -> list[tuple[Step, Launch]]:
         """Launches, with memory of their own to work in for each stream."""
@@ -225,7 +225,7 @@ class Execution:
 def _segments(launches: Sequence[tuple[Step, Launch]], plan: Plan, streams: Sequence[Any]) -> list[Segment]:
     segments: list[Segment] = []
     for index, (step, launch) in enumerate(launches):
-        if not segments or segments[-1].captured != step.captured:
-            segments.append(Segment(step.captured, streams))
+        if not segments or segments[-1].capturable != step.capturable:
+            segments.append(Segment(step.capturable, streams))
         segments[-1].launches.append((launch, plan.schedule.streams[index], plan.schedule.waits[index]))
     return segments

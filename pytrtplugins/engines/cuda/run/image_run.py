@@ -53,7 +53,7 @@ class ImageRun:
         self._scores = xp.zeros((n, classes, total), np.float32)
         self._found = xp.zeros((n, classes * total), np.uint64)
         max_detections = min(max_detections, classes * total)  # no more are there
-        rows, totals = device.pinned(n * max_detections * 24), device.pinned(n * 4)
+        rows, totals = device.mapped_memory(n * max_detections * 24), device.mapped_memory(n * 4)
         self._rows, self._totals = rows[0].view(np.float32).reshape(n, max_detections, 6), totals[0].view(np.int32)
         self._written = rows[1].view(np.float32).reshape(n, max_detections, 6), totals[1].view(np.int32)
 

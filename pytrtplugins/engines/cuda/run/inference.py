@@ -10,7 +10,7 @@ from ....model.proto import node_name
 from ....utils.optional import require
 from ....validation import infer_node
 from ....validation.untyped import input_of_same_type
-from ..operators import KNOWN
+from ..operators import HOST_INPUTS
 from .values import Value
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def infer(node: ir.Node, given: Sequence[Value | None], version: int) -> list[tu
     """
     onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
     proto, types, data = onnx_ir.serde.serialize_node(node), dict[str, Any](), dict[str, Any]()
-    kept = KNOWN.get(node.op_type, ())
+    kept = HOST_INPUTS.get(node.op_type, ())
     for index, value in enumerate(given):
         name = f"input{index}"
         proto.input[index] = "" if value is None else name

@@ -18,10 +18,10 @@ from ....tensor import DType, TensorDesc
 from ....utils.optional import require
 from ..device.device import Device, Tensor
 from ..device.elements import decoded, encoded, stored
+from ..lower.data_dependent import values_read_by
 from ..lower.fits import check_dims
-from ..lower.hanging import read_values
 from ..lower.rewrite import DOMAIN
-from ..operators import KNOWN, OPS, RAW
+from ..operators import HOST_INPUTS, OPS, RAW
 from ..operators.attributes import operator_attributes
 from ..plan.tail import Tail
 from .inference import OutputDims, infer
@@ -155,7 +155,7 @@ class Interpreter:
         dtypes = self._dtypes(node, given)
         attributes = self._attributes.setdefault(node, operator_attributes(node))
         here = all(value is None or value.is_small_and_here for value in given) and any(given)
-        xp, kept = np if here else self._xp, KNOWN.get(node.op_type, ())
+        xp, kept = np if here else self._xp, HOST_INPUTS.get(node.op_type, ())
 
         def operand(index: int, value: Value | None) -> Any:
             if value is None:
@@ -287,7 +287,7 @@ def _last_reads(nodes: Sequence[ir.Node], kept: set[ir.Value]) -> dict[ir.Node, 
     made = {value for node in nodes for value in node.outputs} - kept
     last: dict[ir.Value, ir.Node] = {}
     for node in nodes:
-        last.update((value, node) for value in (*node.outputs, *read_values(node)) if value in made)
+        last.update((value, node) for value in (*node.outputs, *values_read_by(node)) if value in made)
     found: dict[ir.Node, list[ir.Value]] = {}
     for value, node in last.items():
         found.setdefault(node, []).append(value)

@@ -27,7 +27,7 @@ from ..device.recurrent import RecurrentKernel, RecurrentProblem
 from ..device.source import nhwc_kernel
 from ..device.window import Window
 from ..naming import naming
-from ..operators import KNOWN, OPS, RAW, computed
+from ..operators import HOST_INPUTS, OPS, RAW, computed
 from ..operators.index_flags import IN_RANGE, IndexFlags, noting
 from ..plan.plan import Plan, Step
 from .generated import GeneratedSteps
@@ -164,7 +164,7 @@ class StepBuilder:
 
     def _matmul(self, step: Step) -> Launch:
         a, b, y = self._factor(step, 0), self._factor(step, 1), self.tensors[step.outputs[0]]
-        if step.captured and self.product is not None:
+        if step.capturable and self.product is not None:
             return self.product(step, a, b, y)
         xp, kind = self.device.xp, np.dtype(np.float32)
 
@@ -211,7 +211,7 @@ class StepBuilder:
     def _plugin(self, step: Step) -> Launch:
         if step.plugin is None:
             raise BuildError(f"engine 'cuda': step {step.name!r} has no plugin")
-        form = "enqueue" if step.captured else "compute"
+        form = "enqueue" if step.capturable else "compute"
         scales = step.attributes.get("scales", ())
         runner = PluginRunner(step.plugin.clone(), step.name, form=form, allocate=self.device.allocate, scales=scales)
         inputs, outputs = ([bytes_of(self.tensors[name]) for name in names] for names in (step.inputs, step.outputs))
@@ -224,7 +224,7 @@ class StepBuilder:
         )
         runner.prepare(ins, outs)
         self.runners.append(runner)
-        if step.captured and launches_kernels(type(runner.plugin)):
+        if step.capturable and launches_kernels(type(runner.plugin)):
             runner.compile()
         arrays = [[t.flat.reshape(t.format.dims) for t in tensors] for tensors in (inputs, outputs)]
         return lambda stream: runner.enqueue(arrays[0], arrays[1], stream)
@@ -243,7 +243,7 @@ class StepBuilder:
 
     def _generic(self, step: Step) -> Launch:
         function, decodes = OPS[step.op], step.op not in RAW
-        fetched, kept = computed(step.op, step.inputs, self.plan.constants), KNOWN.get(step.op, ())
+        fetched, kept = computed(step.op, step.inputs, self.plan.constants), HOST_INPUTS.get(step.op, ())
         xp: Any = self.device.xp if fetched else _Uploads(self.device.xp)
         operands: list[tuple[Any, DType | None]] = []
         """Arrays, and the types of those that are there as they are stored."""

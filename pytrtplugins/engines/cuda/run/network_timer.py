@@ -96,7 +96,7 @@ def choose_in_network(
     steps = [step for step in plan.steps if step.kind == "conv"]
     keys = _by_time(steps, plan, selector)
     rivals = sum(len(selector.choices[key].runners_up) for key in keys)
-    if not all(step.captured for step in plan.steps) or not rivals:
+    if not all(step.capturable for step in plan.steps) or not rivals:
         return
     network = _digest(plan, selector)
     if selector.cache is not None:

@@ -34,7 +34,7 @@ def image_memory(device: Device, size: int) -> npt.NDArray[np.uint8]:
     """Memory for an image: page-locked, where there is enough, and used again for images of about the same size."""
     step = 1 << max(12, size.bit_length() - 3)
     try:
-        return device.page_locked(-(-size // step) * step)[:size] if size <= _LARGEST else empty(size)
+        return device.pinned_memory(-(-size // step) * step)[:size] if size <= _LARGEST else empty(size)
     except UnavailableError:
         return empty(size)
 
@@ -61,7 +61,7 @@ class Staging:
     def __init__(self, device: Device, images: int) -> None:
         self._device, self._images = device, images
         self._rows_begin = _rounded(8 + 4 * images)
-        self._header, _ = device.pinned(self._rows_begin + 32 * images)
+        self._header, _ = device.mapped_memory(self._rows_begin + 32 * images)
         self._thresholds = self._header[:8].view(np.float32)
         self._rows = self._header[self._rows_begin :].view(np.int32).reshape(images, 8)
         self._written: tuple[Any, ...] = ()

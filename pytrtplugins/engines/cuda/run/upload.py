@@ -16,7 +16,7 @@ from ....utils.numbers import IntRange
 from ..device.device import Device, Tensor
 from ..device.layout import linear
 from ..device.nhwc import Launch, reformat
-from ..plan.narrow import Narrow
+from ..plan.input_rounding import InputRounding
 
 __all__ = ["COPY_THREADS", "Upload"]
 
@@ -43,14 +43,14 @@ class Upload:
             instructions for that, and less is copied. The numbers in the memory are not the array's then, but round to the same.
     """
 
-    def __init__(self, device: Device, memory: Any, rounds: Narrow | None = None) -> None:
+    def __init__(self, device: Device, memory: Any, rounds: InputRounding | None = None) -> None:
         self._device, self._memory, self._rounds = device, memory, rounds
 
     @functools.cached_property
     def _staged(self) -> npt.NDArray[np.uint8] | None:
         """Page-locked memory of the same size, taken when there is an array to stage; None where the host has not so much."""
         try:
-            return self._device.pinned(self._memory.nbytes)[0]
+            return self._device.mapped_memory(self._memory.nbytes)[0]
         except UnavailableError:
             return None
 

@@ -33,7 +33,7 @@ def check(layer, float_type=SINGLE, room=2e-6):
     model, inputs = layer.model()
     outputs, execution = run_on_host(prepare(model), inputs, float_type)
     assert "recurrent" in [step.kind for step in execution.plan.steps]
-    assert all(step.captured for step in execution.plan.steps)
+    assert all(step.capturable for step in execution.plan.steps)
     assert_close(outputs, layer.wanted(), room)
 
 

@@ -7,7 +7,7 @@ from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.plan.planner import make_plan
 from pytrtplugins.passes import prepare
 from tests.engines.cuda.host import assert_near, by_reference, run_on_host
-from tests.engines.cuda.lower.test_phases import in_codes
+from tests.engines.cuda.lower.test_transposed_convolution import in_codes
 from tests.passes.nets import Net
 
 X = {"data": np.random.default_rng(2).standard_normal((2, 3, 9, 9), dtype=np.float32)}

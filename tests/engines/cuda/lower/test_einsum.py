@@ -62,7 +62,7 @@ def check(equation, ellipses=(), symbolic=False, constants=(), float_type=DType.
     assert found["y"].shape == wanted.shape
     room = 1e-4 if float_type is DType.FLOAT32 else 2e-2
     np.testing.assert_allclose(found["y"], wanted, rtol=room, atol=room / 10)
-    assert all(step.captured for step in execution.plan.steps)
+    assert all(step.capturable for step in execution.plan.steps)
     assert "Einsum" not in {step.op for step in execution.plan.steps}
     return [step.op for step in execution.plan.steps]
 
@@ -153,7 +153,7 @@ def test_what_is_added_to_windows_repeats_for_each_image(bias):
     found, execution = run_on_host(prepare(made), inputs)
     np.testing.assert_allclose(found["y"], literal(made, inputs)[0], rtol=1e-5, atol=1e-6)
     assert ("attention" in {step.kind for step in execution.plan.steps}) == (bias[0] != 2)
-    assert all(step.captured for step in execution.plan.steps)
+    assert all(step.capturable for step in execution.plan.steps)
 
 
 def test_other_types_stay():

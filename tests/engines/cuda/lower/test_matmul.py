@@ -76,7 +76,7 @@ def test_a_product_is_a_convolution_of_rows_for_any_size(dims, columns, float_ty
     net = Rows(*dims)
     model = net.model(net.add("MatMul", ["x", net.values(dims[-1], columns)], "y"))
     steps = checked(net, model, float_type, direct)
-    assert all(step.captured for step in steps)
+    assert all(step.capturable for step in steps)
     assert kinds(steps).count("conv") == 1
     assert not {"generic", "pointwise"} & set(kinds(steps))
     if float_type is DType.FLOAT32 and dims[-1] % 4 == 0:
@@ -268,7 +268,7 @@ def test_two_layers_with_gelu_and_a_residual_are_two_steps(float_type):
     steps = checked(net, model, float_type)
     rounding = float_type is DType.FLOAT16
     assert kinds(steps) == ["reformat"] * rounding + ["conv", "conv"]
-    assert all(step.captured for step in steps)
+    assert all(step.capturable for step in steps)
 
 
 @TYPES
@@ -279,8 +279,8 @@ def test_a_product_of_two_computed_tensors_is_captured_where_cublaslt_is(other, 
     net.inputs["z"] = other
     model = net.model(net.add("MatMul", ["x", net.add("Neg", ["z"], "negated")], "y"))
     steps = checked(net, model, float_type, disable=disable)
-    assert [step.captured for step in steps if step.kind == "matmul"] == [not disable]
-    assert all(step.captured for step in steps if step.kind != "matmul")
+    assert [step.capturable for step in steps if step.kind == "matmul"] == [not disable]
+    assert all(step.capturable for step in steps if step.kind != "matmul")
 
 
 def test_products_of_whole_numbers_or_of_nothing_stay():

@@ -63,4 +63,4 @@ def test_products_of_computed_tensors(a, b, precision, disable):
     model = net.model(net.add("MatMul", [net.add("Neg", ["x"], "first"), net.add("Neg", ["z"], "second")], "y"))
     segments = assert_right(net, model, precision, disable)
     captured = not disable and cublaslt_version()
-    assert (len(segments) == 1 and segments[0].captured) == bool(captured)
+    assert (len(segments) == 1 and segments[0].capturable) == bool(captured)

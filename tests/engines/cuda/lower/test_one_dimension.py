@@ -11,8 +11,8 @@ from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import run_on_host
-from tests.engines.cuda.lower.test_phases import in_codes
 from tests.engines.cuda.lower.test_pointwise import Graph, random
+from tests.engines.cuda.lower.test_transposed_convolution import in_codes
 from tests.engines.operators import literal
 from tests.measures import relative
 from tests.passes.nets import Net
@@ -38,7 +38,7 @@ def kinds(graph, *results, float_type=DType.FLOAT32, opset=20):
     for info, wanted in zip(model.graph.output, literal(model, graph.inputs), strict=True):
         assert found[info.name].shape == wanted.shape
         assert relative(found[info.name], wanted) < room
-    assert all(step.captured for step in execution.plan.steps)
+    assert all(step.capturable for step in execution.plan.steps)
     return [step.kind for step in execution.plan.steps]
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.engines.cuda.lower.test_one_dimension import Row, layer, of_any_length
-from tests.engines.cuda.lower.test_phases import in_codes
-from tests.engines.cuda.lower.test_phases_gpu import BOUNDS, assert_right
 from tests.engines.cuda.lower.test_pointwise import Graph, random
+from tests.engines.cuda.lower.test_transposed_convolution import in_codes
+from tests.engines.cuda.lower.test_transposed_convolution_gpu import BOUNDS, assert_right
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 

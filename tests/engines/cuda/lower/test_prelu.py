@@ -11,7 +11,7 @@ from pytrtplugins.engines.cuda.plan.planner import make_plan
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import assert_near, by_reference, run_on_host
-from tests.engines.cuda.lower.test_phases import in_codes
+from tests.engines.cuda.lower.test_transposed_convolution import in_codes
 from tests.measures import relative
 from tests.passes.nets import Net
 

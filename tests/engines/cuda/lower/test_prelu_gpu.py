@@ -8,8 +8,8 @@ from pytrtplugins.engines.cuda.conv.problem import DirectProvider
 from pytrtplugins.engines.cuda.conv.timer import LIBRARIES, Timer
 from pytrtplugins.passes import CODES, prepare
 from tests.engines.cuda.layers import HOPPER_FP8, assert_right, layers_of, of_cublaslt, of_cudnn
-from tests.engines.cuda.lower.test_phases import in_codes
 from tests.engines.cuda.lower.test_prelu import Faces, X, faces, reference
+from tests.engines.cuda.lower.test_transposed_convolution import in_codes
 from tests.engines.cuda.test_gpu import skip_without
 from tests.measures import relative
 

@@ -16,8 +16,8 @@ from pytrtplugins.engines.cuda.operators.attributes import operator_attributes
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import run_on_host
-from tests.engines.cuda.lower.test_phases import outputs
 from tests.engines.cuda.lower.test_pointwise import Graph, random
+from tests.engines.cuda.lower.test_transposed_convolution import outputs
 from tests.measures import relative
 from tests.passes.nets import Net
 

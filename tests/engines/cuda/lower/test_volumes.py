@@ -10,8 +10,8 @@ from pytrtplugins.engines.cuda.lower.rewrite import has_residual
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import run_on_host
-from tests.engines.cuda.lower.test_phases import in_codes, outputs
 from tests.engines.cuda.lower.test_pointwise import Graph, random
+from tests.engines.cuda.lower.test_transposed_convolution import in_codes, outputs
 from tests.measures import relative
 
 ROOM = {DType.FLOAT32: 2e-6, DType.FLOAT16: 3e-3}
@@ -95,7 +95,7 @@ def steps(graph, *results, float_type=DType.FLOAT32, room=None):
     for name, wanted in zip(results, outputs(model, graph.inputs), strict=True):
         assert found[name].shape == wanted.shape
         assert relative(found[name], wanted) < (room or ROOM[float_type]), name
-    assert all(step.captured and step.kind != "generic" for step in execution.plan.steps)
+    assert all(step.capturable and step.kind != "generic" for step in execution.plan.steps)
     return [step.op if step.kind == "pointwise" else step.kind for step in execution.plan.steps]
 
 
@@ -230,7 +230,7 @@ def test_codes_are_copied_and_multiplied(precision):
         found, execution = run_on_host(model, net.inputs)
         assert relative(found[last], outputs(model, net.inputs)[0]) < 1e-5
         plan = execution.plan
-        assert all(step.kind != "generic" and step.captured for step in plan.steps)
+        assert all(step.kind != "generic" and step.capturable for step in plan.steps)
         types = [plan.tensors[step.inputs[0]].format.dtype.itemsize for step in plan.steps if step.kind == CONV]
         assert types[1:-1] == [1] * (len(types) - 2)
 

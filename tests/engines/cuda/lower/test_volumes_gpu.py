@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.engines.cuda.lower.test_phases import in_codes
-from tests.engines.cuda.lower.test_phases_gpu import BOUNDS, assert_right
 from tests.engines.cuda.lower.test_pointwise import random
+from tests.engines.cuda.lower.test_transposed_convolution import in_codes
+from tests.engines.cuda.lower.test_transposed_convolution_gpu import BOUNDS, assert_right
 from tests.engines.cuda.lower.test_volumes import NETWORKS, Volumes
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]

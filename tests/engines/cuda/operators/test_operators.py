@@ -90,7 +90,7 @@ def test_what_is_computed_in_the_run_is_read_anew_in_each():
     model = prepare(model_of([node], inputs, [info("y", F, [2])], opset=18))
     x = np.arange(4, dtype=np.float32)
     _, execution = run_on_host(model, {"x": x, "starts": np.array([0]), "ends": np.array([2])})
-    assert [step.captured for step, _ in execution.launches if step.op == "Slice"] == [False]
+    assert [step.capturable for step, _ in execution.launches if step.op == "Slice"] == [False]
     for begin in (0, 1, 2):
         execution.input("starts")[...], execution.input("ends")[...] = begin, begin + 2
         execution.queue(None)

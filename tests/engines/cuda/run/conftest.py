@@ -9,7 +9,7 @@ from pytrtplugins.engines.cuda.run import bound_run, execution
 from pytrtplugins.engines.cuda.run import context as module
 from pytrtplugins.engines.cuda.run.context import CudaContext
 from pytrtplugins.errors import BindingError
-from tests.engines.cuda.stand_in import Engine, OnGpu, Stream, captured
+from tests.engines.cuda.stand_in import Engine, OnGpu, Stream, capture_graph
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def make(monkeypatch):
     for each in (bound_run, module):
         monkeypatch.setattr(each, "stream_at", lambda cupy, address: Stream())
     for each in (bound_run, execution, module):
-        monkeypatch.setattr(each, "captured", captured)
+        monkeypatch.setattr(each, "capture_graph", capture_graph)
 
     def given(self, call, inputs, outputs):
         return self._check(inputs), self._check_targets(outputs)

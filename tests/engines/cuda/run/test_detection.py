@@ -142,11 +142,11 @@ def test_images_are_decoded_into_page_locked_memory_of_a_few_sizes(model):
     asked = []
 
     class Locked(HostDevice):
-        def page_locked(self, size):
+        def pinned_memory(self, size):
             asked.append(size)
             if size > 4 << 20:
                 raise UnavailableError("no more memory can be locked")
-            return super().page_locked(size)
+            return super().pinned_memory(size)
 
     engine = Engine(model)
     engine.device.__class__ = Locked
@@ -170,7 +170,7 @@ def test_what_cannot_be_captured_as_a_whole_is_captured_in_parts(model):
 
     def in_parts(sizes):
         execution = make(sizes)
-        execution.segments[0].captured = False
+        execution.segments[0].capturable = False
         return execution
 
     engine.execution = in_parts

@@ -258,7 +258,7 @@ def test_what_was_found_for_a_network_holds_for_no_other(plan):
 def test_a_network_with_steps_outside_of_the_graph_is_left_as_it_is():
     net = Net(channels=8)
     plan = plan_of(net.model(net.add("NonZero", [net.conv("data", "a", channels=8)], "y")))
-    assert not all(step.captured for step in plan.steps)
+    assert not all(step.capturable for step in plan.steps)
     family = Family()
     selector = chosen(plan, family)
     assert settle(plan, selector, family, lambda ran: 10 - ran.count("large")) == []

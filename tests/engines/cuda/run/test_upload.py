@@ -15,7 +15,7 @@ from pytrtplugins import native
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cuda.device.device import HostDevice
-from pytrtplugins.engines.cuda.plan.narrow import Narrow, narrow
+from pytrtplugins.engines.cuda.plan.input_rounding import InputRounding, find_input_rounding
 from pytrtplugins.engines.cuda.run import upload as module
 from pytrtplugins.engines.cuda.run.upload import Upload
 from pytrtplugins.errors import ExecutionError, UnavailableError, UsageError
@@ -174,7 +174,7 @@ def test_where_the_host_has_no_memory_to_lock_the_driver_copies(helpers, monkeyp
     def refuse(size):
         raise UnavailableError("no memory")
 
-    monkeypatch.setattr(gpu, "pinned", refuse)
+    monkeypatch.setattr(gpu, "mapped_memory", refuse)
     upload = Upload(gpu, gpu.memory())
     for _ in range(2):
         upload.send(bytes_of(1 << 20), STREAM)
@@ -241,8 +241,8 @@ def in_order(upload, gpu):
 
 STEP = np.float32(0.0371)
 ROUNDINGS = {
-    "float16": (Narrow(DType.FLOAT16), lambda values: values.astype(np.float16).astype(np.float32)),
-    "int8": (Narrow(DType.INT8, float(STEP)), lambda values: codes(values).astype(np.float32) * STEP),
+    "float16": (InputRounding(DType.FLOAT16), lambda values: values.astype(np.float16).astype(np.float32)),
+    "int8": (InputRounding(DType.INT8, float(STEP)), lambda values: codes(values).astype(np.float32) * STEP),
 }
 
 
@@ -278,7 +278,7 @@ def test_a_network_gives_the_same_bits_for_what_was_rounded_before(helpers, monk
         model = quantize(model, calibrate(model, MinMaxCalibrator([inputs]), engine="reference", progress=False))
     inputs["data"] *= 1.5  # so that codes saturate
     execution = host_execution(prepare(model), inputs, DType.FLOAT16 if precision == "float16" else DType.FLOAT32)
-    rounds, gpu = narrow(execution.plan, "data"), Gpu()
+    rounds, gpu = find_input_rounding(execution.plan, "data"), Gpu()
     assert str(rounds.dtype) == precision
     monkeypatch.setattr(module, "_LEAST", 0)
     found = []

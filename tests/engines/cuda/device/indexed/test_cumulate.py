@@ -16,7 +16,7 @@ def test_sums_from_either_end(dims, axis, exclusive, reverse):
     x = random(*dims)
     model = model_of("CumSum", [x, ints(axis)[0]], {"exclusive": exclusive, "reverse": reverse}, opset=14)
     found, execution = run_on_host(prepare(model), {"x0": x})
-    assert [(step.kind, step.captured) for step in execution.plan.steps] == [("indexed", True)]
+    assert [(step.kind, step.capturable) for step in execution.plan.steps] == [("indexed", True)]
     np.testing.assert_allclose(found["y0"], literal(model, {"x0": x})[0], rtol=1e-5, atol=2e-5)
 
 

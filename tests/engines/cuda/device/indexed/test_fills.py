@@ -16,7 +16,7 @@ INDICES = np.array([[0, 3, -1], [5, -6, 9]])
 def test_one_place_of_each_index(axis, values):
     model = model_of("OneHot", [INDICES, ints(6)[0], values], {"axis": axis}, opset=11)
     found, execution = run_on_host(prepare(model), {"x0": INDICES})
-    assert [(step.kind, step.captured) for step in execution.plan.steps] == [("indexed", True)]
+    assert [(step.kind, step.capturable) for step in execution.plan.steps] == [("indexed", True)]
     np.testing.assert_array_equal(found["y0"], literal(model, {"x0": INDICES})[0])
 
 
@@ -26,5 +26,5 @@ def test_triangles(upper, k):
     x = random(2, 4, 5)
     model = model_of("Trilu", [x, None if k is None else ints(k)[0]], {"upper": upper}, opset=14)
     found, execution = run_on_host(prepare(model), {"x0": x})
-    assert [(step.kind, step.captured) for step in execution.plan.steps] == [("indexed", True)]
+    assert [(step.kind, step.capturable) for step in execution.plan.steps] == [("indexed", True)]
     np.testing.assert_array_equal(found["y0"], literal(model, {"x0": x})[0])

@@ -25,7 +25,7 @@ def test_pixels_are_read_as_onnxruntime_reads_them(mode, padding, corners):
     inputs = [random(2, 3, 5, 6), grid(2, 4, 7, 2)]
     model = model_of("GridSample", inputs, {"mode": mode, "padding_mode": padding, "align_corners": corners}, opset=20)
     found, execution = run_on_host(prepare(model), {"x0": inputs[0]})
-    assert [(step.kind, step.captured) for step in execution.plan.steps] == [("indexed", True)]
+    assert [(step.kind, step.capturable) for step in execution.plan.steps] == [("indexed", True)]
     np.testing.assert_allclose(found["y0"], literal(model, {"x0": inputs[0]})[0], rtol=1e-5, atol=2e-6)
 
 

@@ -25,7 +25,7 @@ def test_weighted_sums_of_pixels(attributes, scales):
     x = f(1, 3, 8, 10)
     model = model_of("Resize", [x, None, np.array(scales, np.float32)], attributes, opset=18)
     found, execution = run_on_host(prepare(model), {"x0": x})
-    assert [(step.kind, step.captured) for step in execution.plan.steps] == [("indexed", True)]
+    assert [(step.kind, step.capturable) for step in execution.plan.steps] == [("indexed", True)]
     np.testing.assert_allclose(found["y0"], literal(model, {"x0": x})[0], rtol=1e-4, atol=1e-4)
 
 

@@ -21,7 +21,7 @@ def test_bins_are_those_of_onnxruntime(ratio, mode, place):
     inputs = [random(2, 3, 16, 14), BOXES, IMAGES]
     model = model_of("RoiAlign", inputs, {**at, "coordinate_transformation_mode": place}, opset=16)
     found, execution = run_on_host(prepare(model), {"x0": inputs[0]})
-    assert [(step.kind, step.captured) for step in execution.plan.steps] == [("indexed", True)]
+    assert [(step.kind, step.capturable) for step in execution.plan.steps] == [("indexed", True)]
     np.testing.assert_allclose(found["y0"], literal(model, {"x0": inputs[0]})[0], rtol=1e-5, atol=1e-5)
 
 

@@ -32,7 +32,7 @@ def best(x, k, axis, largest):
 def found(x, k, opset=11, **attributes):
     model = model_of("TopK", [x, ints(k)], attributes, 2, opset)
     outputs, execution = run_on_host(prepare(model), {"x0": x})
-    assert [(step.kind, step.captured) for step in execution.plan.steps] == [("indexed", True)]
+    assert [(step.kind, step.capturable) for step in execution.plan.steps] == [("indexed", True)]
     return list(outputs.values())
 
 
@@ -124,7 +124,7 @@ def test_the_place_of_the_best(op, last, kind, axis, keep):
     x = RNG.integers(0, 9, (3, 40, 5)).astype(kind)
     model = model_of(op, [x], {"axis": axis, "keepdims": keep, "select_last_index": last}, opset=13)
     outputs, execution = run_on_host(prepare(model), {"x0": x})
-    assert [(step.kind, step.captured) for step in execution.plan.steps] == [("indexed", True)]
+    assert [(step.kind, step.capturable) for step in execution.plan.steps] == [("indexed", True)]
     values = np.flip(x, axis) if last else x
     wanted = (values.argmax if op == "ArgMax" else values.argmin)(axis=axis, keepdims=bool(keep))
     np.testing.assert_array_equal(outputs["y0"], x.shape[axis] - 1 - wanted if last else wanted)

@@ -18,7 +18,7 @@ from .rewrite import Rewrite, is_around_zero, is_float
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["PhaseAxis", "SplitPhases", "transposed_windows"]
+__all__ = ["ConvTransposeToConv", "PhaseAxis", "transposed_windows"]
 
 _ANY = 1 << 20
 """A size in the place of an unknown one: what the convolution is does not depend on it."""
@@ -96,7 +96,7 @@ class _Match:
     bias: npt.NDArray[Any] | None
 
 
-class SplitPhases(Rewrite[_Match]):
+class ConvTransposeToConv(Rewrite[_Match]):
     """ConvTranspose → Conv, DepthToSpace, and a Slice where blocks are cut.
 
     The pixels of an output fall into phases, by their places between those of the input. Each phase is a convolution with a

@@ -15,12 +15,12 @@ from .rewrite import Rewrite
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["PartGroups"]
+__all__ = ["GroupNormToLayerNorm"]
 
 Dims = tuple[int, ...]
 
 
-class PartGroups(Rewrite["tuple[Dims, Dims]"]):
+class GroupNormToLayerNorm(Rewrite["tuple[Dims, Dims]"]):
     """GroupNormalization → Reshape, LayerNormalization over a group's channels and pixels, Reshape; sizes are known.
 
     Channels become two axes, (groups, channels of a group), and factors have these axes too.

@@ -9,14 +9,14 @@ import numpy as np
 from ....tensor import DType
 from .plan import Plan
 
-__all__ = ["Narrow", "narrow"]
+__all__ = ["InputRounding", "find_input_rounding"]
 
 _SCALES = 1e-30, 1e30
 """Where the product of a code and its scale, divided by the scale, is the code again."""
 
 
 @dataclass(frozen=True)
-class Narrow:
+class InputRounding:
     """What float32 values are rounded to.
 
     Attributes:
@@ -28,14 +28,14 @@ class Narrow:
     scale: float = 1.0
 
 
-def narrow(plan: Plan, name: str) -> Narrow | None:
+def find_input_rounding(plan: Plan, name: str) -> InputRounding | None:
     """What all that reads a float32 input rounds it to first; None where something does not, or rounds otherwise.
 
     Args:
         plan: The plan.
         name: The input's.
     """
-    placed, found = plan.tensors[name], set[Narrow]()
+    placed, found = plan.tensors[name], set[InputRounding]()
     alone = sum(other.storage == placed.storage for other in plan.tensors.values()) == 1
     if placed.format.dtype is not DType.FLOAT32 or not alone or plan.tail is not None or name in plan.outputs.values():
         return None
@@ -50,7 +50,7 @@ def narrow(plan: Plan, name: str) -> Narrow | None:
         ):
             return None
         scale = float(np.float32(step.attributes["x_scale"]))
-        found.add(Narrow(DType.of(plan.constants[step.inputs[1]]), scale or 1.0))
+        found.add(InputRounding(DType.of(plan.constants[step.inputs[1]]), scale or 1.0))
     if len(found) != 1:
         return None
     rounds = found.pop()

@@ -10,7 +10,7 @@ from pytrtplugins.cuda.compiler import compile_source, newest_architecture
 from pytrtplugins.cuda.driver import Function, Launch, Module
 from pytrtplugins.engines.cuda.conv.cublaslt import CublasLtProvider
 from pytrtplugins.engines.cuda.conv.cudnn import CudnnProvider
-from pytrtplugins.engines.cuda.conv.late_copy import LateCopy
+from pytrtplugins.engines.cuda.conv.delayed_copy import DelayedCopy
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, DirectProvider, Operands, Scratch
 from pytrtplugins.engines.cuda.conv.timer import Timer, hold_stream, pseudo_random_values
 from pytrtplugins.engines.cuda.device.attention import AttentionProblem, Operand, attention
@@ -88,7 +88,11 @@ def test_librarys_kernels_wait_for_what_they_read(case, make):
 
 def late(device, arrays, queue, captured):
     """Run work behind late copies of what it reads, which holds something else until then."""
-    stream, copies, delayed = device.new_streams(1)[0], [array.copy() for array in arrays], LateCopy(device.capability)
+    stream, copies, delayed = (
+        device.new_streams(1)[0],
+        [array.copy() for array in arrays],
+        DelayedCopy(device.capability),
+    )
 
     def both(stream):
         for source, target in zip(copies, arrays, strict=True):

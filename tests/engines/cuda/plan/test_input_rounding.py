@@ -5,7 +5,7 @@ import pytest
 
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
-from pytrtplugins.engines.cuda.plan.narrow import Narrow, narrow
+from pytrtplugins.engines.cuda.plan.input_rounding import InputRounding, find_input_rounding
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import host_execution
@@ -18,7 +18,7 @@ def data(channels=3):
 
 def rounded(model, float_type=DType.FLOAT16, inputs=None, disable=()):
     inputs = inputs or data()
-    return narrow(host_execution(prepare(model), inputs, float_type, disable).plan, "data")
+    return find_input_rounding(host_execution(prepare(model), inputs, float_type, disable).plan, "data")
 
 
 def two_layers(filters=16):
@@ -50,7 +50,7 @@ def test_a_stem_in_fp8_rounds_to_codes_that_the_host_does_not_make():
     execution = host_execution(quantized, data(), DType.FLOAT32)
     (stem,) = (step for step in execution.plan.steps if step.attributes.get("image"))
     assert stem.attributes["x_scale"]
-    assert narrow(execution.plan, "data") is None
+    assert find_input_rounding(execution.plan, "data") is None
 
 
 def test_a_stem_that_writes_fp8_rounds_its_image_to_float16():
@@ -60,7 +60,7 @@ def test_a_stem_that_writes_fp8_rounds_its_image_to_float16():
     (stem,) = (step for step in execution.plan.steps if step.attributes.get("image"))
     assert not stem.attributes["x_scale"]
     assert execution.plan.tensors[stem.outputs[0]].format.dtype is DType.FLOAT8E4M3FN
-    assert narrow(execution.plan, "data") == Narrow(DType.FLOAT16)
+    assert find_input_rounding(execution.plan, "data") == InputRounding(DType.FLOAT16)
     assert rounded(quantized, DType.FLOAT32) is None
 
 

@@ -6,8 +6,8 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.engines.cuda.plan.fallbacks import fallbacks
 from pytrtplugins.passes import prepare
-from tests.engines.cuda.lower.test_phases import Unet, in_codes, outputs
 from tests.engines.cuda.lower.test_pointwise import Graph, random
+from tests.engines.cuda.lower.test_transposed_convolution import Unet, in_codes, outputs
 from tests.measures import relative
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]

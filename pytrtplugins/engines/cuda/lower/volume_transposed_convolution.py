@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ....model.ir import array_of, is_op, operand
-from .phases import PhaseAxis, transposed_windows
 from .qdq import computed_constant
 from .rewrite import is_around_zero, is_float
+from .transposed_convolution import PhaseAxis, transposed_windows
 from .volume_forms import Form
 from .volume_layer import Found, Layer, frames_at
 

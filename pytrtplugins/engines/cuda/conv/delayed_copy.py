@@ -8,7 +8,7 @@ from typing import Any
 from ....cuda.driver import Launch, kernel_fields
 from ..device.source import load_kernel
 
-__all__ = ["LateCopy"]
+__all__ = ["DelayedCopy"]
 
 _CYCLES = 100_000  # some 60 µs: longer than a kernel needs to begin and to read all that it does not wait for
 _BLOCKS, _THREADS = 64, 256
@@ -18,7 +18,7 @@ class _Args(ctypes.Structure):
     _fields_ = kernel_fields(pointers="source target", longs="bytes")
 
 
-class LateCopy:
+class DelayedCopy:
     """Copies whose last moment comes long after the kernel behind them may begin.
 
     A kernel that begins early and does not wait reads what was there before. In a network that shows now and then;

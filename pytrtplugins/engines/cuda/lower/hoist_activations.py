@@ -11,13 +11,13 @@ from .rewrite import Rewrite, codes_scale
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["ActBeforeMoves"]
+__all__ = ["HoistActivations"]
 
 _ABSORBED = ("Clip", "HardSigmoid", "HardSwish", "LeakyRelu", "Relu", "Sigmoid", "QuantizeLinear")
 _MOVING = ("DepthToSpace", "Reshape", "Slice", "Transpose")
 
 
-class ActBeforeMoves(Rewrite["list[ir.Node]"]):
+class HoistActivations(Rewrite["list[ir.Node]"]):
     """Activation or QuantizeLinear behind moves of what a convolution gives → before them, where the convolution takes it.
 
     What does not match: (1) an activation that is none of a convolution's; (2) codes that are not int8 or FP8 around 0 with one scale;

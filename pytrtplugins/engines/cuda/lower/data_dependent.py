@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from ....model.ir import constant, operand
 from ....model.operator_traits import Trait, operators
-from ..operators import KNOWN
+from ..operators import HOST_INPUTS
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["CONTROL_FLOW", "SIZED", "hanging_values", "read_values"]
+__all__ = ["CONTROL_FLOW", "SIZED", "data_dependent_values", "values_read_by"]
 
 CONTROL_FLOW = operators(Trait.SUBGRAPHS)
 _CHOOSE, _READ_DIMS = operators(Trait.DATA_DEPENDENT), operators(Trait.READS_SHAPE)
@@ -35,7 +35,7 @@ SIZED = (
 """Operators whose functions give what they are told to give: where values say the sizes, dims that a file declares do not tell them."""
 
 
-def read_values(node: ir.Node) -> Iterator[ir.Value]:
+def values_read_by(node: ir.Node) -> Iterator[ir.Value]:
     """What a node reads, also in its subgraphs from outside of them."""
     yield from (value for value in node.inputs if value is not None)
     for attribute in node.attributes.values():
@@ -53,14 +53,14 @@ def _outer_values(graph: ir.Graph) -> Iterator[ir.Value]:
     yield from (value for value in itertools.chain(*used) if value is not None and value not in own)
 
 
-def hanging_values(graph: ir.Graph) -> set[ir.Value]:
+def data_dependent_values(graph: ir.Graph) -> set[ir.Value]:
     """The tensors of a graph that hang on the values of others, and not only on their dims.
 
     They are (1) what NonZero and its like give; (2) results of an If with a computed condition, and of a Loop or Scan;
     (3) results of operators whose axes, sizes or counts are computed, where the dims are unknown, or declared and not checked in the
     run (`SIZED`); (4) whatever is made of them.
     """
-    if not any(_may_begin(node) for node in graph):
+    if not any(_may_be_data_dependent_source(node) for node in graph):
         return set()
     free = {str(dim.value) for value in graph.inputs for dim in value.shape or () if not isinstance(dim, int)}
     plain: set[ir.Value] = set()
@@ -70,23 +70,23 @@ def hanging_values(graph: ir.Graph) -> set[ir.Value]:
         return value in plain or constant(value) is not None
 
     for node in graph:
-        read = list(read_values(node))
-        if hanging.intersection(read) or (not node.domain and _begins(node, plain, free)):
+        read = list(values_read_by(node))
+        if hanging.intersection(read) or (not node.domain and _is_data_dependent_source(node, plain, free)):
             hanging.update(node.outputs)
         elif node.op_type in _READ_DIMS or (all(map(is_plain, read)) and node.op_type not in CONTROL_FLOW):
             plain.update(node.outputs)
     return hanging
 
 
-def _may_begin(node: ir.Node) -> bool:
-    """Whether a node is of those that `_begins` looks at: most networks have none."""
+def _may_be_data_dependent_source(node: ir.Node) -> bool:
+    """Whether a node is of those that `_is_data_dependent_source` looks at: most networks have none."""
     if node.op_type in (*CONTROL_FLOW, *_CHOOSE):
         return True
-    values = (operand(node, place) for place in KNOWN.get(node.op_type, ()))
+    values = (operand(node, place) for place in HOST_INPUTS.get(node.op_type, ()))
     return any(value is not None and constant(value) is None for value in values)
 
 
-def _begins(node: ir.Node, plain: set[ir.Value], free: set[str]) -> bool:
+def _is_data_dependent_source(node: ir.Node, plain: set[ir.Value], free: set[str]) -> bool:
     """Whether a node gives what hangs on the values of its inputs."""
 
     def computed(places: range | tuple[int, ...]) -> bool:
@@ -97,9 +97,9 @@ def _begins(node: ir.Node, plain: set[ir.Value], free: set[str]) -> bool:
         return True
     if node.op_type == "If" or node.op_type in _CHOOSE:
         return computed(range(len(node.inputs)))
-    told = all(
+    has_known_dims = all(
         value.shape is not None and all(isinstance(dim, int) or dim.value in free for dim in value.shape)
         for value in node.outputs
         if value.name
     )
-    return (not told or node.op_type in SIZED) and computed(KNOWN.get(node.op_type, ()))
+    return (not has_known_dims or node.op_type in SIZED) and computed(HOST_INPUTS.get(node.op_type, ()))

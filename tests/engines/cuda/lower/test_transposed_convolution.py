@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import BuildOptions, calibrate
 from pytrtplugins.engines.cuda.device.layout import FP8
-from pytrtplugins.engines.cuda.lower.before_moves import ActBeforeMoves
+from pytrtplugins.engines.cuda.lower.hoist_activations import HoistActivations
 from pytrtplugins.engines.cuda.lower.one_dimension import WriteAsImages
-from pytrtplugins.engines.cuda.lower.phases import SplitPhases
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.lower.rewrite import weight_dims
+from pytrtplugins.engines.cuda.lower.transposed_convolution import ConvTransposeToConv
 from pytrtplugins.engines.reference.engine import ReferenceEngine
 from pytrtplugins.model.ir import remove_unused, to_ir, to_proto
 from pytrtplugins.passes import prepare, quantize
@@ -38,8 +38,8 @@ def split(graph, *results):
     model = graph.model(*results)
     network = to_ir(model)
     WriteAsImages()(network)
-    SplitPhases()(network)
-    ActBeforeMoves()(network)
+    ConvTransposeToConv()(network)
+    HoistActivations()(network)
     remove_unused(network)
     for found, wanted in zip(outputs(to_proto(network), graph.inputs), outputs(model, graph.inputs), strict=True):
         assert found.shape == wanted.shape
