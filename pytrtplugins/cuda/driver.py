@@ -176,7 +176,7 @@ class Launch:
         threads: Of a block, likewise.
         arguments: Structures and numbers of ctypes, by value; who changes one changes the next launches.
         cluster: Blocks of a cluster.
-        early: Use programmatic dependent launch: the kernel starts before the previous one ends, and waits for it itself.
+        programmatic_launch: Use programmatic dependent launch: the kernel starts before the previous one ends, and waits for it itself.
         cooperative: All blocks run at the same time: the kernel starts when there is room for all of them, and the driver
             refuses it if there never is.
     """
@@ -188,7 +188,7 @@ class Launch:
         threads: int | tuple[int, int, int],
         arguments: Sequence[Any],
         cluster: int = 1,
-        early: bool = False,
+        programmatic_launch: bool = False,
         cooperative: bool = False,
     ) -> None:
         self._function, self._driver, self._arguments = function, function.module.driver, arguments
@@ -197,7 +197,7 @@ class Launch:
         self._pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
         self._address = ctypes.addressof(self._pointers)
         attributes = []
-        if early:
+        if programmatic_launch:
             attributes.append(api.CUlaunchAttribute())
             attributes[-1].id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             attributes[-1].value.programmaticStreamSerializationAllowed = 1

@@ -1,1 +1,1 @@
-"""Convolutions: the problem, its kernels of this package and of cuDNN, the choice by measuring."""
+"""Convolutions: the problem, kernels of this package, cuDNN and cuBLASLt, and their choice by timing."""

@@ -1,4 +1,4 @@
-"""Which kernel runs a convolution: chosen by timing, remembered on disk by GPU, driver, kernels and problem."""
+"""The disk cache of kernel choices, by GPU, driver, kernels and problem."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen for a problem.
+    """The kernel that was chosen for a problem.
 
     Attributes:
         provider: Family of kernels.
@@ -63,7 +63,7 @@ class TacticCache:
         self._choices = self._read()
 
     def get(self, key: str) -> Choice | None:
-        """What was chosen before for a problem."""
+        """The stored choice for a problem; None if there is none."""
         return self._choices.get(key)
 
     def put(self, choices: Mapping[str, Choice]) -> None:

@@ -19,7 +19,7 @@ class _Args(ctypes.Structure):
 
 
 class DelayedCopy:
-    """Copies whose last moment comes long after the kernel behind them may begin.
+    """Copies that end long after the next kernel may begin under programmatic dependent launch.
 
     A kernel that begins early and does not wait reads what was there before. In a network that shows now and then;
     behind such a copy it shows always.
@@ -29,10 +29,12 @@ class DelayedCopy:
     """
 
     def __init__(self, capability: int) -> None:
-        self._early = capability >= 90
+        self._programmatic_launch = capability >= 90
         self._function = load_kernel("late_copy.cu", {"CYCLES": _CYCLES}, capability)
 
     def queue(self, source: Any, target: Any, stream: Any) -> None:
         """Queue a copy of an array to another one of its size; both begin at multiples of 16 bytes."""
         arguments = _Args(source=source.data.ptr, target=target.data.ptr, bytes=source.nbytes)
-        Launch(self._function, _BLOCKS, _THREADS, [arguments], early=self._early)(int(stream.ptr))
+        Launch(self._function, _BLOCKS, _THREADS, [arguments], programmatic_launch=self._programmatic_launch)(
+            int(stream.ptr)
+        )

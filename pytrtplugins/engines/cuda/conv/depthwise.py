@@ -49,7 +49,7 @@ class DepthwiseTile:
 
     @property
     def name(self) -> str:
-        """All of it in a word: ``"h1w4t128"``."""
+        """The name of the tile: ``"h1w4t128"``."""
         return f"h{self.h}w{self.w}t{self.threads}" + (f"s{self.slices}" if self.slices > 1 else "")
 
     @classmethod
@@ -65,7 +65,7 @@ class DepthwiseTile:
         return cls(*(int(number or 1) for number in match.groups()))
 
     def items(self, problem: ConvProblem) -> int:
-        """Threads that have something to do."""
+        """The number of threads with work."""
         (n, _, *sides), dilations = problem.y.dims, problem.dilations
         down, across = map(_tiles, sides, (self.h, self.w), dilations)
         return n * down * across * _pieces(problem) * self.slices
@@ -174,7 +174,7 @@ def _is_packed(problem: ConvProblem) -> bool:
 
 
 def _words(problem: ConvProblem) -> int:
-    """Words of a filter's row then."""
+    """The number of 32-bit words of a filter's row of packed taps."""
     return -(-problem.kernel[1] // 4)
 
 

@@ -107,21 +107,21 @@ def _with_stages(tactic: Tactic, steps: int, shape: ConvShape) -> list[Tactic]:
 def _cost(tactic: Tactic, shape: ConvShape, multiprocessors: int) -> float:
     """A rough model of the time, fitted to an H200: the best of its first 12 takes 1 % more than the best of all there."""
     tiles_m, tiles_n = tactic.tiles(shape)
-    blocks = tiles_m * tiles_n * tactic.split
+    blocks = tiles_m * tiles_n * tactic.split_k
     resident = tactic.resident_blocks(shape)
     waves, sharing = -(-blocks // (multiprocessors * resident)), min(resident, -(-blocks // multiprocessors))
     kept = tactic.keeps_weights(shape)
-    units, groups = tactic.steps(shape) / tactic.split, tactic.tile_m / 64
+    units, groups = tactic.steps(shape) / tactic.split_k, tactic.tile_m / 64
     pixels = units * tactic.tile_m
     if tactic.family == "halo":
-        pixels = math.prod(tactic.halo(shape)) * math.ceil(tactic.chunks(shape) / tactic.split)
+        pixels = math.prod(tactic.halo(shape)) * math.ceil(tactic.chunks(shape) / tactic.split_k)
     fetched = (pixels + (0 if kept else units * tactic.tile_n)) * tactic.depth
     multiplied = tactic.depth / 32 * max(tactic.tile_n / 2, 16 + tactic.tile_n / 4)  # a unit by a group of warps
     stages = units / tactic.units * _STAGE + units * multiplied
     fetching = fetched / _FETCH * (1.0 + 1.0 / tactic.stages)
     work = max(stages, units * multiplied * groups * sharing, fetching * sharing)
-    finish = tactic.tile_m * tactic.tile_n * _FINISH * sharing * (_SPLIT if tactic.split > 1 else 1.0)
-    start = _START * (1 + (waves - 1) * _LATER if tactic.loop else waves)
+    finish = tactic.tile_m * tactic.tile_n * _FINISH * sharing * (_SPLIT if tactic.split_k > 1 else 1.0)
+    start = _START * (1 + (waves - 1) * _LATER if tactic.persistent else waves)
     return max(waves * (work + finish) + start, blocks * fetched / _SHARED_FETCH)
 
 

@@ -1,4 +1,4 @@
-"""One convolution kernel, ready to launch: compiled, loaded, its numbers worked out once."""
+"""A loaded convolution kernel with its arguments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ConvArgs(ctypes.Structure):
 
 
 class Addresses(NamedTuple):
-    """Where a convolution's arrays are on the device.
+    """Device addresses of a convolution's arrays.
 
     Attributes:
         x: Its input, at a multiple of 16 bytes.
@@ -49,12 +49,12 @@ class Addresses(NamedTuple):
 def conv_arguments(
     shape: ConvShape, tactic: Tactic, at: Addresses, residual_scale: float = 1.0, y_scale: float = 1.0
 ) -> ConvArgs:
-    """The numbers that a kernel gets."""
+    """Make the argument structure of a kernel."""
     y_pitch = shape.y_pitch * shape.y_type.itemsize
     rows, columns = shape.block_sides
     lines, pitch = tactic.halo(shape) if tactic.family == "halo" else (0, 0)
     patches = -(-shape.oh // (tactic.tile_m // 8)), -(-shape.ow // 8)
-    if tactic.family == "halo" and not tactic.patch:
+    if tactic.family == "halo" and not tactic.spatial_tile:
         patches = tactic.tiles(shape)[0] // shape.n, 1
     return ConvArgs(
         **at._asdict(),
@@ -124,27 +124,30 @@ class ConvKernel:
         )
         self._launches: dict[tuple[Addresses, float, bool], Launch] = {}
 
-    def launch(self, at: Addresses, stream: int, residual_scale: float = 1.0, early: bool = True) -> None:
+    def launch(self, at: Addresses, stream: int, residual_scale: float = 1.0, programmatic_launch: bool = True) -> None:
         """Queue it; nothing is allocated on the device, so that it can be captured.
 
         Args:
             at: Its arrays.
             stream: The stream's number.
             residual_scale: What the residual is multiplied by.
-            early: Whether it may start before the kernel before it has ended.
+            programmatic_launch: Whether it may start before the kernel before it has ended.
         """
-        key = at, residual_scale, early
+        key = at, residual_scale, programmatic_launch
         if (launch := self._launches.get(key)) is None:
             launch = self._launches[key] = self._prepare(*key)
         launch(stream)
 
-    def _prepare(self, at: Addresses, residual_scale: float, early: bool) -> Launch:
+    def _prepare(self, at: Addresses, residual_scale: float, programmatic_launch: bool) -> Launch:
         shape, tactic = self.shape, self.tactic
         arguments: list[ctypes.Structure] = [conv_arguments(shape, tactic, at, residual_scale, self.y_scale)]
         if tactic.family in ("hopper", "halo"):
             arguments.insert(0, _tensor_map(shape, tactic, at.x))
-        grid, early = tactic.blocks(shape, self.multiprocessors), early and self.capability >= 90
-        return Launch(self._function, grid, tactic.threads, arguments, tactic.split, early)
+        grid, programmatic_launch = (
+            tactic.blocks(shape, self.multiprocessors),
+            programmatic_launch and self.capability >= 90,
+        )
+        return Launch(self._function, grid, tactic.threads, arguments, tactic.split_k, programmatic_launch)
 
 
 def _tensor_map(shape: ConvShape, tactic: Tactic, address: int) -> TensorMap:
@@ -159,7 +162,7 @@ def _tensor_map(shape: ConvShape, tactic: Tactic, address: int) -> TensorMap:
     if tactic.family == "halo":
         lines, columns = tactic.halo(shape)
         return tensor_map(address, size, sizes, strides, tactic.depth, (columns, lines))
-    if tactic.patch:
+    if tactic.spatial_tile:
         return tensor_map(address, size, sizes, strides, tactic.depth, (8, tactic.tile_m // 8))
     places = im2col_corners(shape), (shape.strides[1], shape.strides[0])
     return tensor_map(address, size, sizes, strides, tactic.depth, tactic.tile_m, *places)

@@ -1,4 +1,4 @@
-"""Weights as the kernels want them: tiles in the order of the work, each as it lies in shared memory.
+"""Pack weights for the kernels: tiles in the order of use, each in its shared memory layout.
 
 A tile of weights is ``tile_n`` rows (filters) of ``depth`` bytes: one tap's run of channels. Its 16-byte pieces change
 places within 8 rows (`swizzled`), so that neither copies nor matrix instructions meet bank conflicts. Filters are permuted
@@ -37,7 +37,7 @@ def filter_order(columns: int, itemsize: int, count: int) -> npt.NDArray[np.int6
 
 
 def swizzled(depth: int, rows: int) -> npt.NDArray[np.int64]:
-    """Where each byte of rows of ``depth`` bytes lies in shared memory."""
+    """The swizzled offset in shared memory of each byte of rows of ``depth`` bytes."""
     offset = np.arange(rows * depth)
     permutation: npt.NDArray[np.int64] = offset ^ (((offset >> 7) & (depth // 16 - 1)) << 4)
     return permutation

@@ -38,7 +38,7 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class ConvProblem:
-    """All that the choice of a kernel depends on: made once for a layer, by `conv_problem`, and read by every family of kernels.
+    """A convolution with its fusions: all that the choice of a kernel depends on; `conv_problem` makes it.
 
     Attributes:
         x: How the input lies.
@@ -83,17 +83,17 @@ class ConvProblem:
 
     @property
     def reshaped(self) -> bool:
-        """Whether y is not what the convolution alone would write: pooled, reorganized, in blocks, or linear."""
+        """Whether a fused operation changes the dims or layout of y: a pool, reorg, DepthToSpace or linear output."""
         return self.pool or self.reorg > 0 or self.blocks > 0 or not self.y.nhwc
 
     @property
     def fused(self) -> bool:
-        """Whether a pool, a reorg, blocks, an image or a linear output is fused into it: it is not a convolution from NHWC to NHWC."""
+        """Whether a pool, reorg, DepthToSpace, image input or linear output is fused: not a plain NHWC convolution."""
         return self.reshaped or self.element is not None
 
     @property
     def unfused(self) -> ConvProblem:
-        """The convolution alone; what reorg reads has no padding."""
+        """The NHWC convolution alone, without fused pool, reorg, DepthToSpace or image input."""
         (n, k, h, w), s = self.y.dims, 2 if self.pool else self.reorg or 1
         x = self.x if self.element is None else channels_last(self.x.dims, self.element)
         dims = (n, k // s**2 if self.reorg else k, h * s, w * s)
@@ -194,7 +194,7 @@ class Operands:
         return kept[dtype]
 
     def slopes_of(self, problem: ConvProblem) -> list[npt.NDArray[np.float32]]:
-        """What stands behind the biases: the slopes, where a problem has them.
+        """The slopes of PRelu, which are packed after the biases; empty where the problem has none.
 
         Raises:
             ValueError: it has them, and they are not (K), in a file that was forged.
@@ -206,7 +206,7 @@ class Operands:
         return [self.slopes]
 
     def on_device(self, device: Device, form: Sequence[object], size: int, make: Callable[[], npt.NDArray[Any]]) -> Any:
-        """The copy in a form, made once.
+        """The device copy of the operands in a packed form; made once.
 
         Args:
             device: Where it lives.
@@ -220,14 +220,14 @@ class Operands:
         name = " ".join(map(str, form))
         if name not in self.packed:
             self.packed[name] = device.upload(np.ascontiguousarray(make()))
-        found = self.packed[name]
-        if found.nbytes != size:
-            raise ValueError(f"the packed form {name!r} has {found.nbytes} bytes, expected {size}")
-        return found
+        copy = self.packed[name]
+        if copy.nbytes != size:
+            raise ValueError(f"the packed form {name!r} has {copy.nbytes} bytes, expected {size}")
+        return copy
 
 
 class Scratch:
-    """Memory that the kernels of one stream use one after the other: regions by name, each as large as its largest user asks.
+    """Shared workspace of the kernels of one stream: regions by name, each as large as its largest request.
 
     Attributes:
         bytes: How much is reserved.
@@ -239,16 +239,16 @@ class Scratch:
 
     @property
     def bytes(self) -> int:
-        """How much is reserved."""
+        """Reserved bytes."""
         return sum(-(-size // 256) * 256 for size in self._sizes.values())
 
     def region(self, name: str, size: int) -> Callable[[], Any]:
-        """Ask for bytes; gives a function that gives them, once `fill` was called."""
+        """Reserve bytes; returns a function that returns the region after `fill`."""
         self._sizes[name] = max(self._sizes.get(name, 0), size)
         return lambda: self._region(name)
 
     def fill(self, device: Device) -> None:
-        """Allocate what was reserved."""
+        """Allocate the reserved bytes."""
         self._memory = device.allocate(self.bytes + 256)
 
     def _region(self, name: str) -> Any:
@@ -321,7 +321,7 @@ class DirectProvider:
 
 
 def epilogue_operands(device: Device, problem: ConvProblem, operands: Operands) -> tuple[Any, Any]:
-    """Scale and bias on the device, slopes behind the bias."""
+    """Upload scale and bias, with slopes after the bias."""
     given, size = operands.scale, operands.bias.nbytes
     scale = None if given is None else operands.on_device(device, ["scale"], size, lambda: given)
     rows = [operands.bias, *operands.slopes_of(problem)]
@@ -329,7 +329,7 @@ def epilogue_operands(device: Device, problem: ConvProblem, operands: Operands) 
 
 
 def epilogue_numbers(problem: ConvProblem, operands: Operands) -> tuple[Any, ...]:
-    """What the kernels' epilogue takes, from the activation on."""
+    """The kernel arguments of the epilogue, from the activation on."""
     residual = problem.residual
     return (
         int(ACTIVATIONS[problem.activation]),
@@ -347,7 +347,7 @@ def epilogue_numbers(problem: ConvProblem, operands: Operands) -> tuple[Any, ...
 def finishing(
     device: Device, problem: ConvProblem, operands: Operands, pitch: int
 ) -> Callable[[Any, Tensor, Tensor | None, Any], None]:
-    """What queues the epilogue alone: sums, y, residual, stream.
+    """Make a function (sums, y, residual, stream) that queues the epilogue alone.
 
     Args:
         device: Where arrays live.

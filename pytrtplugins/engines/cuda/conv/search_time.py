@@ -1,4 +1,4 @@
-"""How long plans of a library may be built and timed, which takes longer than all kernels of this package together."""
+"""The time limit for building and timing a library's plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel of each convolution of an engine: from its file, from the disk, or by timing."""
+"""Select the kernel of each convolution of an engine: from the engine's file, the disk cache, or by timing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HELD_UP = (
 
 @dataclass(frozen=True)
 class LayerKernel:
-    """What runs a convolution.
+    """The kernel that runs a convolution.
 
     Attributes:
         layers: Names of the layers that are this convolution.
@@ -119,7 +119,7 @@ class ConvSelector:
             shown = progress and timed
             self.search_time.begin()
             with (
-                _compiling(self._jobs([problem for problem, _ in wanted.values()])),
+                _compiling(self._compile_jobs([problem for problem, _ in wanted.values()])),
                 progress_bar("choosing kernels", len(unknown), shown) as advance,
             ):
                 for index, (problem, step) in enumerate(unknown):
@@ -135,14 +135,14 @@ class ConvSelector:
             BuildError: no kernel can run it.
         """
         problem = self.problem(step, plan)
-        with self._lock, _named(step, problem):
+        with self._lock, _naming_step(step, problem):
             layers = self._layers.setdefault(problem.key, (problem, []))[1]
             if step.name not in layers:
                 layers.append(step.name)
             return self._prepare(problem, self._operands_of(step, plan), scratch)
 
     def problem(self, step: Step, plan: Plan) -> ConvProblem:
-        """What a step computes."""
+        """The problem of a step."""
         return conv_problem(step, plan, self.tf32)
 
     def rehearsal(self) -> ConvSelector:
@@ -170,26 +170,26 @@ class ConvSelector:
         with self._lock:
             return {
                 name: {form: self._device.download(array).reshape(-1) for form, array in forms.items()}
-                for name, forms in self._held().items()
+                for name, forms in self._packed_by_name().items()
             }
 
     def weight_bytes(self) -> int:
         """Bytes of the operands on the device, in all forms."""
         with self._lock:
-            return sum(int(array.nbytes) for forms in self._held().values() for array in forms.values())
+            return sum(int(array.nbytes) for forms in self._packed_by_name().values() for array in forms.values())
 
-    def _held(self) -> dict[str, Mapping[str, Any]]:
+    def _packed_by_name(self) -> dict[str, Mapping[str, Any]]:
         return {**self._packed, **{name: operands.packed for name, operands in self._operands.items()}}
 
     @functools.cached_property
     def cache(self) -> TacticCache | None:
-        """Choices on disk."""
+        """The disk cache of choices; None if there is none."""
         return None if self._open_cache is None else self._open_cache()
 
     # -- inside ----------------------------------------------------------------------------------------------------------
 
     def _problems(self, step: Step, plan: Plan) -> list[ConvProblem]:
-        """The problem of a step; before one with an image or a pool the convolution alone, which it may be or become made of."""
+        """The problem of a step; before a fused one also the unfused convolution, if it may run unfused."""
         problem = self.problem(step, plan)
         known = self._known(problem.key)
         families = [] if known is None else [known.provider, *(name for name, _, _ in known.runners_up)]
@@ -199,8 +199,8 @@ class ConvSelector:
     def _operands_of(self, step: Step, plan: Plan) -> Operands:
         name = step.outputs[0]
         if name not in self._operands:
-            made = conv_operands(step, plan.constants, self._weights)
-            self._operands[name] = replace(made, packed=dict(self._packed.pop(name, {})))
+            operands = conv_operands(step, plan.constants, self._weights)
+            self._operands[name] = replace(operands, packed=dict(self._packed.pop(name, {})))
         return self._operands[name]
 
     def _prepare(self, problem: ConvProblem, operands: Operands, scratch: Scratch) -> ConvLaunch:
@@ -212,7 +212,7 @@ class ConvSelector:
                 raise
             _log.info("engine 'cuda': %s, chosen before, does not work any more: %s", choice, error)
         self._from_disk.remove(problem.key)
-        choice = self._keep(problem.key, self._searched(problem, operands))
+        choice = self._store(problem.key, self._search(problem, operands))
         return self._provider(choice).prepare(problem, choice.tactic, operands, scratch)
 
     def _provider(self, choice: Choice) -> ConvProvider:
@@ -227,44 +227,44 @@ class ConvSelector:
         return provider
 
     def _choose(self, problem: ConvProblem, step: Step, plan: Plan) -> None:
-        with _named(step, problem):
+        with _naming_step(step, problem):
             self._choice(problem, self._operands_of(step, plan))
 
     def _known(self, key: str) -> Choice | None:
         if key not in self.choices and self.cache is not None:
-            found = self.cache.get(key)
-            if found is not None and any(found.provider == provider.name for provider in self.providers):
+            choice = self.cache.get(key)
+            if choice is not None and any(choice.provider == provider.name for provider in self.providers):
                 self._from_disk.add(key)
-                self.choices[key] = found
+                self.choices[key] = choice
         return self.choices.get(key)
 
     def _choice(self, problem: ConvProblem, operands: Operands) -> Choice:
         known = self._known(problem.key)
-        return self._keep(problem.key, self._searched(problem, operands)) if known is None else known
+        return self._store(problem.key, self._search(problem, operands)) if known is None else known
 
-    def _keep(self, key: str, choice: Choice) -> Choice:
+    def _store(self, key: str, choice: Choice) -> Choice:
         self.choices[key] = choice
         if self.cache is not None and self.timer is not None:
             self.cache.put({key: choice})
         return choice
 
-    def _searched(self, problem: ConvProblem, operands: Operands) -> Choice:
+    def _search(self, problem: ConvProblem, operands: Operands) -> Choice:
         if self.timer is not None:  # what rivals pack goes when the choice is made
             return self.timer.fastest(problem, replace(operands, packed={}, kept={}), self.providers)
         for provider in self.providers:
             for tactic in provider.tactics(problem):
-                if self._works(problem, operands, provider, tactic):
+                if self._is_usable(problem, operands, provider, tactic):
                     return Choice(provider.name, tactic)
         raise ValueError("no kernel works")
 
-    def _works(self, problem: ConvProblem, operands: Operands, provider: ConvProvider, tactic: str) -> bool:
-        """Ours are tested; cuDNN's plans for 16x16 filters of 3 channels, for one, gave wrong sums."""
+    def _is_usable(self, problem: ConvProblem, operands: Operands, provider: ConvProvider, tactic: str) -> bool:
+        """Whether a library's plan gives right results; kernels of this package are not checked, since tests cover them."""
         if self._is_right is None or provider.name not in LIBRARIES:
             return True
         return self._is_right(problem, replace(operands, packed={}), provider, tactic)
 
-    def _jobs(self, problems: Sequence[ConvProblem]) -> Iterator[Callable[[], None]]:
-        """What compiles kernels: of known choices theirs, else, where they will be timed, all candidates."""
+    def _compile_jobs(self, problems: Sequence[ConvProblem]) -> Iterator[Callable[[], None]]:
+        """Yield jobs that compile the chosen kernels, or all candidates where they will be timed."""
         for problem in problems:
             known = self._known(problem.key)
             for provider in self.providers:
@@ -280,7 +280,7 @@ class ConvSelector:
 
 @contextmanager
 def _compiling(jobs: Iterator[Callable[[], None]]) -> Iterator[None]:
-    """Run jobs on all cores while the block runs, and to their end; what they raise shows where their kernel is used."""
+    """Run compile jobs on all cores during the block, and wait for them; their errors show when the kernel is used."""
     pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="pytrtplugins-compile")
     try:
         for job in jobs:
@@ -293,7 +293,7 @@ def _compiling(jobs: Iterator[Callable[[], None]]) -> Iterator[None]:
 
 
 @contextmanager
-def _named(step: Step, problem: ConvProblem) -> Iterator[None]:
+def _naming_step(step: Step, problem: ConvProblem) -> Iterator[None]:
     try:
         yield
     except ValueError as error:

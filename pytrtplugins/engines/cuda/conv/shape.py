@@ -1,4 +1,4 @@
-"""A convolution as handwritten kernels see it: numbers only, no arrays, no device."""
+"""The parameters of a convolution for handwritten kernels."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class ConvShape:
 
     @property
     def block_sides(self) -> tuple[int, int]:
-        """Rows and columns of what is written in blocks."""
+        """Rows and columns of the output of the fused DepthToSpace."""
         top, left, bottom, right = self.cut
         return self.oh * self.blocks - top - bottom, self.ow * self.blocks - left - right
 
@@ -185,7 +185,7 @@ class ConvShape:
 
     @property
     def taps(self) -> int:
-        """Places of the filter."""
+        """The number of taps of a filter."""
         return self.kernel[0] * self.kernel[1]
 
     def unsupported(self) -> str:

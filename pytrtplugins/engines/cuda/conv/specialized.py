@@ -79,7 +79,7 @@ def fixed_kernel(
 def fixed_launch(
     device: Device, kernel: GeneratedKernel, problem: ConvProblem, weights: Any, operands: Operands
 ) -> ConvLaunch:
-    """What queues such a kernel, loaded already, so that a capture may be its first launch.
+    """Load the kernel, and return a function that queues it; its first launch may be captured.
 
     Args:
         device: Where arrays live.

@@ -169,13 +169,21 @@ class StemKernel:
         self._grid = min(math.prod(shape.tiles), multiprocessors * (3 if shape.k <= 32 else 1))
         self._launches: dict[tuple[int, int, int, int, int, bool], Launch] = {}
 
-    def launch(self, x: int, weights: int, scale: int, bias: int, y: int, stream: int, early: bool = True) -> None:
+    def launch(
+        self, x: int, weights: int, scale: int, bias: int, y: int, stream: int, programmatic_launch: bool = True
+    ) -> None:
         """Queue it: addresses of the image, of `pack_stem`'s bytes, of (K) scales and biases, slopes behind these, and of the output."""
-        key = x, weights, scale, bias, y, early
+        key = x, weights, scale, bias, y, programmatic_launch
         if (launch := self._launches.get(key)) is None:
             launch = self._launches[key] = self._prepare(*key)
         launch(stream)
 
-    def _prepare(self, x: int, weights: int, scale: int, bias: int, y: int, early: bool) -> Launch:
+    def _prepare(self, x: int, weights: int, scale: int, bias: int, y: int, programmatic_launch: bool) -> Launch:
         arguments = stem_arguments(self.shape, x, weights, scale, bias, y)
-        return Launch(self._function, self._grid, 256, [arguments], early=early and self.capability >= 90)
+        return Launch(
+            self._function,
+            self._grid,
+            256,
+            [arguments],
+            programmatic_launch=programmatic_launch and self.capability >= 90,
+        )

@@ -68,7 +68,7 @@ def _pair(values: Iterable[Any], kind: Callable[[Any], Number]) -> tuple[Number,
 def conv_operands(
     step: Step, constants: Mapping[str, npt.NDArray[Any]], weights: Callable[[str], npt.NDArray[Any]] | None = None
 ) -> Operands:
-    """Its constants; ``weights`` gives by name those that the plan leaves out."""
+    """The constant operands of a ``conv`` step; ``weights`` returns by name those that the plan leaves out."""
     at, names = step.attributes, step.inputs
     scale = None
     if at["x_scale"]:

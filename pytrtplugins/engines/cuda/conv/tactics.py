@@ -1,4 +1,4 @@
-"""The sizes that a convolution kernel can be compiled for: data, chosen among by timing."""
+"""Tactics: the tile sizes for which a convolution kernel can be compiled; timing chooses one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NAME = re.compile(r"m(\d+)n(\d+)k(\d+)u(\d+)s(\d+)x(\d+)(p?)(l?)")
 
 @dataclass(frozen=True)
 class Tactic:
-    """One set of sizes.
+    """The tile sizes of a convolution kernel.
 
     Attributes:
         family: ``"hopper"``, ``"halo"``, ``"mma"`` or ``"simt"``.
@@ -40,9 +40,9 @@ class Tactic:
         depth: Bytes of channels in a unit: 32, 64 or 128.
         units: Units in a stage, for ``"halo"`` taps; for ``"simt"`` the groups of warps that share out a unit's pieces.
         stages: Stages of the ring.
-        split: Blocks that share a tile's sum, each a part of K.
-        patch: Whether a tile's pixels are a patch of 8 columns rather than successive ones.
-        loop: Whether a block computes one tile after the other; ``"halo"`` only.
+        split_k: Blocks that share a tile's sum, each a part of K.
+        spatial_tile: Whether a tile's pixels are a patch of 8 columns rather than successive ones.
+        persistent: Whether a block computes one tile after the other; ``"halo"`` only.
     """
 
     family: str
@@ -51,15 +51,15 @@ class Tactic:
     depth: int
     units: int = 1
     stages: int = 4
-    split: int = 1
-    patch: bool = False
-    loop: bool = False
+    split_k: int = 1
+    spatial_tile: bool = False
+    persistent: bool = False
 
     @property
     def name(self) -> str:
-        """All of it in a word: ``"m128n64k128u1s4x1p"``."""
-        sizes = f"m{self.tile_m}n{self.tile_n}k{self.depth}u{self.units}s{self.stages}x{self.split}"
-        return sizes + "p" * self.patch + "l" * self.loop
+        """The name of the tactic: ``"m128n64k128u1s4x1p"``."""
+        sizes = f"m{self.tile_m}n{self.tile_n}k{self.depth}u{self.units}s{self.stages}x{self.split_k}"
+        return sizes + "p" * self.spatial_tile + "l" * self.persistent
 
     @classmethod
     def parse(cls, family: str, name: str) -> Tactic:
@@ -99,9 +99,9 @@ class Tactic:
     def blocks(self, shape: ConvShape, multiprocessors: int) -> int:
         """Blocks of a launch; where each computes several tiles, as many as are there at a time, for each tile of filters."""
         rows, columns = self.tiles(shape)
-        if self.loop:
+        if self.persistent:
             rows = min(rows, max(1, multiprocessors * self.resident_blocks(shape) // columns))
-        return rows * columns * self.split
+        return rows * columns * self.split_k
 
     def halo(self, shape: ConvShape) -> tuple[int, int]:
         """Lines and pixels of a line that are fetched for a tile; ``"halo"`` only.
@@ -109,7 +109,7 @@ class Tactic:
         Without a patch a line has zeros on one side only: those of the other side are the next line's.
         """
         height, width = shape.kernel
-        if self.patch:
+        if self.spatial_tile:
             return self.tile_m // 8 + height - 1, 8 + width - 1
         pitch = shape.w + width // 2
         return min(-(-self._pixels_of_halo(shape) // pitch), shape.oh + height), pitch
@@ -123,10 +123,10 @@ class Tactic:
 
     def halos(self, shape: ConvShape) -> int:
         """Halos in memory: one where no block needs a second; ``"halo"`` only."""
-        if self.loop:
+        if self.persistent:
             return 2
         steps, taps = self.steps(shape) // self.units, shape.taps // self.units
-        ends = [steps * part // self.split for part in range(self.split + 1)]
+        ends = [steps * part // self.split_k for part in range(self.split_k + 1)]
         return 1 if all((end - 1) // taps == begin // taps for begin, end in itertools.pairwise(ends)) else 2
 
     def _lines_of_pixels(self, shape: ConvShape) -> int:
@@ -138,29 +138,29 @@ class Tactic:
         if self.family == "simt":
             step = self.threads * 16 // self.depth  # rows that are copied at a time
             ring = self.stages * (-(-self.tile_m // step) * step + self.tile_n) * self.depth
-            return max(ring, self.tile_m * self.tile_n * 4 * self.units if self.split * self.units > 1 else 0)
+            return max(ring, self.tile_m * self.tile_n * 4 * self.units if self.split_k * self.units > 1 else 0)
         ring = self.stages * self.units * (self.tile_m + self.tile_n) * self.depth
         if self.family == "halo":
             lines, pitch = self.halo(shape)
             before = (self.halos(shape) - 1) * _rounded(lines * pitch * self.depth)
-            read = 0 if self.patch else self._pixels_of_halo(shape) * self.depth
+            read = 0 if self.spatial_tile else self._pixels_of_halo(shape) * self.depth
             ring = self.stages * self.units * self.tile_n * self.depth
             ring = before + max(read, ring + _rounded(lines * pitch * self.depth))
         items = self.tile_m * self.tile_n // 8
-        exchange = self.split * -(-items // self.split) * 32 if self.split > 1 else 0
+        exchange = self.split_k * -(-items // self.split_k) * 32 if self.split_k > 1 else 0
         return ring + exchange + 1024
 
     def tiles(self, shape: ConvShape) -> tuple[int, int]:
         """How many tiles cover the pixels and the filters."""
         rows = -(-shape.pixels // self.tile_m)
-        if self.patch:
+        if self.spatial_tile:
             rows = shape.n * -(-shape.oh // (self.tile_m // 8)) * -(-shape.ow // 8)
         elif self.family == "halo":
             rows = shape.n * -(-self._lines_of_pixels(shape) // self.tile_m)
         return rows, -(-shape.k // self.tile_n)
 
     def chunks(self, shape: ConvShape) -> int:
-        """Units of a tap; ``"simt"`` counts all taps as one."""
+        """The number of units of a tap; ``"simt"`` counts all taps as one."""
         return -(-shape.window_bytes(self.tile_n) * self.merged(shape) // self.depth)
 
     def merged(self, shape: ConvShape) -> int:
@@ -168,7 +168,7 @@ class Tactic:
         return shape.taps if self.family == "simt" else 1
 
     def steps(self, shape: ConvShape) -> int:
-        """Units of the whole sum."""
+        """The number of units (K steps) of the whole sum."""
         return shape.taps // self.merged(shape) * self.chunks(shape)
 
     def definitions(self, shape: ConvShape) -> dict[str, int]:
@@ -177,7 +177,7 @@ class Tactic:
             "ELEMENT": KIND[shape.x_type],
             "OUT": KIND[shape.y_type],
             "RESIDUAL": -1 if shape.residual_type is None else KIND[shape.residual_type],
-            "PATCH": int(self.patch),
+            "PATCH": int(self.spatial_tile),
             "POOL": int(shape.pool),
             "REORG": shape.reorg,
             "BLOCKS": shape.blocks,
@@ -195,7 +195,7 @@ class Tactic:
         if self.family == "mma":
             return {**common, "WARPS_M": self.warps[0], "WARPS_N": self.warps[1]}
         if self.family == "simt":
-            sizes = {"THREAD_M": self.thread_m, "THREAD_N": _THREAD_N, "SLICES": self.units, "SPLIT": self.split}
+            sizes = {"THREAD_M": self.thread_m, "THREAD_N": _THREAD_N, "SLICES": self.units, "SPLIT": self.split_k}
             return {**common, **sizes, "MIN_BLOCKS": self.resident, "PLANES": shape.planes}
         return {
             **common,
@@ -203,16 +203,16 @@ class Tactic:
             "WARPGROUPS": self.tile_m // 64,
             "UNITS": self.units,
             "TOTALS": self.total_every(shape),
-            "SPLIT": self.split,
+            "SPLIT": self.split_k,
             "MIN_BLOCKS": self.resident_blocks(shape),
         }
 
     def _of_halos(self, shape: ConvShape) -> dict[str, int]:
-        return {"HALOS": self.halos(shape), "LOOP": int(self.loop), "KEEP": int(self.keeps_weights(shape))}
+        return {"HALOS": self.halos(shape), "LOOP": int(self.persistent), "KEEP": int(self.keeps_weights(shape))}
 
     def keeps_weights(self, shape: ConvShape) -> bool:
         """Whether a block's weights come once for all of its tiles."""
-        return self.loop and self.steps(shape) <= self.stages * self.units
+        return self.persistent and self.steps(shape) <= self.stages * self.units
 
     def resident_blocks(self, shape: ConvShape) -> int:
         """Blocks that share a multiprocessor, as shared memory and registers allow: a thread has TILE_N / 2 sums, or totals too."""
@@ -223,7 +223,7 @@ class Tactic:
     def total_every(self, shape: ConvShape) -> int:
         """After how many products of FP8 a block adds its sums to totals in float32; 0: never. For Hopper's families."""
         longest, every = _LONG_SUM if shape.y_type is FP8 else _LONG_SUM_OF_FLOATS
-        is_long = shape.x_type is FP8 and self.steps(shape) * self.depth > longest * self.split
+        is_long = shape.x_type is FP8 and self.steps(shape) * self.depth > longest * self.split_k
         return every if is_long else 0
 
     @property
@@ -367,11 +367,11 @@ _SIMT_TILES = [
 def _simt_cost(tactic: Tactic, shape: ConvShape, multiprocessors: int) -> float:
     """A rough model of the time: a multiprocessor's multiply-adds and how many warps hide their waits, or what is fetched."""
     rows, columns = tactic.tiles(shape)
-    blocks, units = rows * columns * tactic.split, -(-tactic.steps(shape) // tactic.split)
+    blocks, units = rows * columns * tactic.split_k, -(-tactic.steps(shape) // tactic.split_k)
     each = -(-blocks // multiprocessors)
     warps = min(each, tactic.resident) * tactic.threads // 32
     share = {4: 0.7, 8: 0.8, 11: 0.85}[tactic.thread_m] * warps / (warps + 3.0)
     work = units * tactic.depth / 4 * tactic.tile_m * tactic.tile_n / 128 / share
-    finish = tactic.tile_m * tactic.tile_n * (1.0 if tactic.split * tactic.units > 1 else 0.3)
+    finish = tactic.tile_m * tactic.tile_n * (1.0 if tactic.split_k * tactic.units > 1 else 0.3)
     fetched = blocks * units * (tactic.tile_m + tactic.tile_n) * tactic.depth / 2048.0
     return max(each * (work + finish), fetched) + 2000.0 * -(-each // tactic.resident)

@@ -52,7 +52,7 @@ top of a code, for sums that are small after they were large."""
 
 
 class Timer:
-    """Times kernels on a GPU, and holds their results against those of the direct kernel.
+    """Times kernels on a GPU, and compares their results with those of the direct kernel.
 
     Args:
         device: The GPU.
@@ -62,7 +62,7 @@ class Timer:
     def __init__(self, device: CudaDevice, oracle: ConvProvider) -> None:
         self.device, self.oracle = device, oracle
         self.stream = device.xp.cuda.Stream(non_blocking=True)
-        self._late = DelayedCopy(device.capability) if device.capability >= 90 else None
+        self._delayed_copy = DelayedCopy(device.capability) if device.capability >= 90 else None
 
     def fastest(self, problem: ConvProblem, operands: Operands, providers: Sequence[ConvProvider]) -> Choice:
         """The fastest kernel that gives right numbers.
@@ -72,7 +72,7 @@ class Timer:
         """
         with self.stream:
             tensors = self._tensors(problem)
-            wanted = self._wanted(problem, operands, tensors)
+            wanted = self._expected(problem, operands, tensors)
             by_name = {provider.name: provider for provider in providers}
             families = ((provider.name, provider.tactics(problem)) for provider in providers)
 
@@ -86,7 +86,7 @@ class Timer:
         """Whether a kernel works, and gives right numbers."""
         with self.stream:
             tensors = self._tensors(problem)
-            wanted = self._wanted(problem, operands, tensors)
+            wanted = self._expected(problem, operands, tensors)
             try:
                 (launch,) = self._launches(provider, tactic, problem, [operands])
                 return self._agrees(problem, self._result(launch, tensors), wanted)
@@ -98,16 +98,16 @@ class Timer:
 
     # -- inside ----------------------------------------------------------------------------------------------------------
 
-    def _wanted(self, problem: ConvProblem, operands: Operands, tensors: Any) -> Any:
+    def _expected(self, problem: ConvProblem, operands: Operands, tensors: Any) -> Any:
         oracle: ConvProvider = UnfusedProvider(self.device, self._oracle) if problem.fused else self.oracle
         (launch,) = self._launches(oracle, next(iter(oracle.tactics(problem))), problem, [operands])
         return self._result(launch, tensors)
 
     def _tensors(self, problem: ConvProblem) -> list[Tensor | None]:
-        xp, made = self.device.xp, list[Tensor | None]()
+        xp, tensors = self.device.xp, list[Tensor | None]()
         for form in (problem.x, problem.y, problem.residual):
             if form is None:
-                made.append(None)
+                tensors.append(None)
                 continue
             tensor = tensor_at(xp, self.device.allocate(form.bytes + 256), 0, form)
             tensor.flat.fill(0)  # padding
@@ -115,8 +115,8 @@ class Timer:
             if form.dtype is FP8:
                 values = encoded(xp, values * 448, FP8, {})
             tensor.view[...] = xp.rint(values * 127) if form.dtype is DType.INT8 else values
-            made.append(tensor)
-        return made
+            tensors.append(tensor)
+        return tensors
 
     def _launches(
         self, provider: ConvProvider, tactic: str, problem: ConvProblem, each: Iterable[Operands]
@@ -127,18 +127,18 @@ class Timer:
         return launches
 
     def _result(self, launch: ConvLaunch, tensors: Any) -> Any:
-        """What a kernel gives, whose input and residual are written at the last moment where kernels may begin early."""
+        """Run a kernel and return its output; on Hopper, delayed copies write its inputs, to expose a missing wait."""
         x, y, residual = tensors
         y.flat.fill(77)
         launch(x, y, residual, self.stream)  # loads what it needs, too, which would take longer than the copies
         self.stream.synchronize()
-        if self._late is not None:
+        if self._delayed_copy is not None:
             written = [(tensor.flat, tensor.flat.copy()) for tensor in (x, residual) if tensor is not None]
             for array in (y.flat, *(flat for flat, _ in written)):
                 array.fill(77)
             with hold_stream(self.stream):
                 for flat, values in written:
-                    self._late.queue(values, flat, self.stream)
+                    self._delayed_copy.queue(values, flat, self.stream)
                 launch(x, y, residual, self.stream)
         return decoded(self.device.xp, y.view, y.format.dtype).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""A convolution with what stands around it from kernels that do less: through memory that all layers share."""
+"""Run a fused convolution as several kernels, through a shared workspace."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _LARGEST, _LARGEST_MATRIX = 256, 128
 
 @dataclass(frozen=True)
 class Operand:
-    """How one tensor of an attention lies, from the first value of the memory that it is part of.
+    """Offset and strides of one tensor of an attention, in values of the memory that it is part of.
 
     Attributes:
         offset: Its first value.
@@ -39,7 +39,7 @@ class Operand:
     dtype: DType
 
     def begins_at(self, flat: Any) -> Any:
-        """The memory from the first value on."""
+        """The memory from the tensor's first value on."""
         return flat[self.offset :]
 
     def has_vectors(self, count: int) -> bool:
@@ -50,7 +50,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class AttentionProblem:
-    """What is computed: softmax(scale · q kᵀ + bias) v, for each of batch and heads.
+    """The attention softmax(scale · q kᵀ + bias) v for each batch and head: dims, types and strides.
 
     Attributes:
         dims: Batch, heads, rows (of q), keys, values of a head of q and k, values of a head of v.
@@ -76,7 +76,7 @@ class AttentionProblem:
 
     @classmethod
     def of(cls, attributes: Mapping[str, Any], dtype: DType, bias: DType | None) -> AttentionProblem:
-        """From the attributes of a step, and the types of its tensors."""
+        """Make the problem from the attributes of a step and the types of its tensors."""
 
         def operand(name: str, kind: DType) -> Operand:
             offset, *strides = attributes[name]
@@ -99,7 +99,7 @@ AttentionMaker = Callable[[AttentionProblem, Tensor, Tensor, Tensor, Tensor, Any
 def attention(
     problem: AttentionProblem, q: Tensor, k: Tensor, v: Tensor, y: Tensor, bias: Any, matrix_units: bool = False
 ) -> Launch:
-    """What queues an attention.
+    """Make a function that queues an attention.
 
     Args:
         problem: Which.

@@ -26,7 +26,7 @@ ALIGNMENT = 16
 
 
 def cublaslt_version() -> str:
-    """Which cuBLASLt there is; empty where it or its bindings are not installed. Nothing is loaded."""
+    """The version of the installed cuBLASLt; empty where it or its bindings are not installed. Nothing is loaded."""
     if importlib.util.find_spec("nvmath") is None:
         return ""
     return installed_version("nvidia-cublas") or installed_version("nvidia-cublas-cu13") or "of unknown version"
@@ -121,7 +121,7 @@ class CublasLt:
 
     @functools.cached_property
     def handle(self) -> int:
-        """The library's."""
+        """The library's handle."""
         with explained():
             return int(self.bindings.create())
 
@@ -201,7 +201,7 @@ class Described:
         return [(result["algo"].copy(), int(result["workspace_size"][0])) for result in fit]
 
     def launch(self, algorithm: Any, at: Sequence[int], workspace: tuple[int, int], stream: int) -> None:
-        """Queue it.
+        """Queue the product on a stream.
 
         Args:
             algorithm: One of `algorithms`.
@@ -238,7 +238,7 @@ class Described:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """What the library raises as an error of this package."""
+    """Raise the library's errors as errors of this package."""
     try:
         yield
     except Exception as error:

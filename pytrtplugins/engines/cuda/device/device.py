@@ -1,4 +1,4 @@
-"""Where an engine's arrays live: a GPU through CuPy, or, for tests of everything but the GPU, NumPy."""
+"""Devices that hold an engine's arrays: a GPU through CuPy, or the host through NumPy for tests."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Tensor:
 
 
 class Device(Protocol):
-    """What contexts need of the place where arrays live."""
+    """The interface of a device: memory, copies and streams."""
 
     xp: Any
     """NumPy or CuPy."""
@@ -70,28 +70,28 @@ class Device(Protocol):
         """Address of a C function that queues a copy from page-locked memory, as cuMemcpyHtoDAsync does; 0: there is none."""
 
     def usable(self) -> bool:
-        """Whether it still computes; False once a kernel has failed in a way that ends this process's context."""
+        """Whether the device still works; False once a kernel has failed so that this process's context is lost."""
 
     def is_pinned(self, array: npt.NDArray[Any]) -> bool:
         """Whether an array of the host lies in page-locked memory."""
 
     def allocate(self, size: int) -> Any:
-        """Zeroed bytes, at an address that every kernel takes."""
+        """Allocate zeroed bytes, aligned for every kernel."""
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
-        """A copy on the device."""
+        """Copy an array of the host to the device."""
 
     def download(self, array: Any) -> npt.NDArray[Any]:
-        """A copy in NumPy."""
+        """Copy an array of the device to the host, as NumPy's."""
 
     def current(self) -> AbstractContextManager[Any]:
-        """Within it, work goes to this device."""
+        """Inside the block, this device is CUDA's current one."""
 
     def mapped_memory(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
         """Allocate mapped host memory; returns its host view and its device view."""
 
     def pinned_memory(self, size: int) -> npt.NDArray[np.uint8]:
-        """Bytes of the host that are copied to the device without the host's help; their values are undefined."""
+        """Allocate page-locked host memory for asynchronous copies; its values are undefined."""
 
     def send(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
         """Queue a copy of a contiguous array of the host to memory of the device, from a byte on.
@@ -103,20 +103,20 @@ class Device(Protocol):
         """Queue a copy on the device: rows of so many bytes, each ``pitch`` behind the one before, close together into memory."""
 
     def copier(self, sizes: Sequence[int]) -> Copies:
-        """What copies arrays of these sizes in bytes on the device."""
+        """Make the copier of arrays on the device of these sizes in bytes."""
 
     def new_pool(self) -> Any:
-        """A store of memory for the arrays of one context, so that a captured graph can use them again."""
+        """Make a memory pool for one context, so that captured graphs can reuse its arrays."""
 
     def allocating(self, pool: Any) -> AbstractContextManager[Any]:
-        """Within it, new arrays come from the store."""
+        """Inside the block, new arrays come from the pool."""
 
     def new_streams(self, count: int) -> list[Any]:
-        """Streams for branches."""
+        """Make streams for the branches of a plan."""
 
 
 class Copies(Protocol):
-    """Copies arrays of certain sizes."""
+    """Queues copies of arrays of fixed sizes."""
 
     def queue(self, targets: Sequence[int], sources: Sequence[int], stream: int) -> None:
         """Queue copies to these addresses from these ones."""
@@ -139,29 +139,29 @@ class HostDevice:
     queue_copy = 0
 
     def is_pinned(self, array: npt.NDArray[Any]) -> bool:
-        """None does."""
+        """False: no host array is page-locked."""
         return False
 
     def allocate(self, size: int) -> Any:
-        """Bytes at a multiple of 256."""
+        """Allocate zeroed bytes at a multiple of 256."""
         raw = np.zeros(size + 256, np.uint8)
         begin = -raw.ctypes.data % 256
         return raw[begin : begin + size]
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
-        """A copy."""
+        """Copy the array."""
         return array.copy()
 
     def download(self, array: Any) -> npt.NDArray[Any]:
-        """A copy."""
+        """Copy the array."""
         return np.array(array)
 
     def current(self) -> AbstractContextManager[Any]:
-        """There is no other."""
+        """Does nothing: the host is the only device."""
         return nullcontext()
 
     def mapped_memory(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
-        """The same bytes twice."""
+        """Return the same bytes as both views."""
         memory = self.allocate(size)
         return memory, memory
 
@@ -170,20 +170,20 @@ class HostDevice:
         return True
 
     def pinned_memory(self, size: int) -> npt.NDArray[np.uint8]:
-        """Ordinary memory."""
+        """Allocate ordinary memory."""
         return np.empty(size, np.uint8)
 
     def send(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
-        """A plain copy."""
+        """Copy at once."""
         memory[begin : begin + array.nbytes] = array.reshape(-1).view(np.uint8)
 
     def copy_rows(self, address: int, pitch: int, memory: Any, row: int, rows: int, stream: Any) -> None:
-        """A plain copy."""
+        """Copy at once."""
         for number in range(rows):
             ctypes.memmove(memory.ctypes.data + number * row, address + number * pitch, row)
 
     def copier(self, sizes: Sequence[int]) -> Copies:
-        """Plain copies."""
+        """Make a copier that copies at once."""
         return _HostCopier(sizes)
 
     def new_pool(self) -> Any:
@@ -191,11 +191,11 @@ class HostDevice:
         return None
 
     def allocating(self, pool: Any) -> AbstractContextManager[Any]:
-        """Nothing changes."""
+        """Does nothing: NumPy allocates."""
         return nullcontext()
 
     def new_streams(self, count: int) -> list[Any]:
-        """None: one step after the other."""
+        """Return no streams: steps run one after the other."""
         return []
 
 
@@ -251,7 +251,7 @@ class CudaDevice:
             )
 
     def allocate(self, size: int) -> Any:
-        """Zeroed bytes; cudaMalloc aligns to 256.
+        """Allocate zeroed bytes; cudaMalloc aligns to 256.
 
         Raises:
             UnavailableError: the GPU's memory does not suffice.
@@ -260,7 +260,7 @@ class CudaDevice:
             return self.xp.zeros(max(size, 1), self.xp.uint8)
 
     def upload(self, array: npt.NDArray[Any]) -> Any:
-        """A copy, complete when this returns.
+        """Copy an array to the GPU; complete when this returns.
 
         Raises:
             UnavailableError: the GPU's memory does not suffice.
@@ -272,7 +272,7 @@ class CudaDevice:
 
     @contextmanager
     def explaining_memory(self, size: int | None = None) -> Iterator[None]:
-        """Where CuPy runs out of memory within, say how much there is and what needs less.
+        """Inside the block, explain CuPy's out-of-memory errors: how much memory there is, and what needs less.
 
         Args:
             size: Bytes that are asked for; None: CuPy's own message tells.
@@ -295,21 +295,21 @@ class CudaDevice:
             ) from error
 
     def current(self) -> AbstractContextManager[Any]:
-        """Within it, it is CUDA's current GPU."""
+        """Inside the block, this is CUDA's current GPU."""
         if self.xp.cuda.runtime.getDevice() == self.number:
             return _CURRENT
         return self.xp.cuda.Device(self.number)  # type: ignore[no-any-return]
 
     def holder(self, array: Any) -> int:
-        """Number of the GPU whose memory an array lies in."""
+        """Number of the GPU whose memory holds an array."""
         return int(self.xp.cuda.runtime.pointerGetAttributes(array.data.ptr).device)
 
     def download(self, array: Any) -> npt.NDArray[Any]:
-        """A copy in NumPy, complete when this returns."""
+        """Copy an array to the host; complete when this returns."""
         return np.asarray(self.xp.asnumpy(array))
 
     def mapped_memory(self, size: int) -> tuple[npt.NDArray[np.uint8], Any]:
-        """Page-locked memory, at one address for both."""
+        """Allocate mapped page-locked memory; host and device use one address."""
         host = pinned_empty(size, np.uint8)
         host.fill(0)
         cuda = self.xp.cuda
@@ -317,7 +317,7 @@ class CudaDevice:
         return host, self.xp.ndarray((size,), np.uint8, cuda.MemoryPointer(memory, 0))
 
     def pinned_memory(self, size: int) -> npt.NDArray[np.uint8]:
-        """Memory that CuPy keeps for the next call with this size, once nobody holds it any more.
+        """Allocate page-locked memory from CuPy's pool, which reuses it once it is released.
 
         Raises:
             UnavailableError: the host has not so much memory that can be locked.
@@ -340,7 +340,7 @@ class CudaDevice:
         return False
 
     def is_pinned(self, array: npt.NDArray[Any]) -> bool:
-        """What CUDA says: it knows memory that others have locked too."""
+        """Ask CUDA, which also knows memory that other libraries have page-locked."""
         return bool(self.xp.cuda.runtime.pointerGetAttributes(array.ctypes.data).type == _PINNED)
 
     def send(self, array: npt.NDArray[Any], memory: Any, stream: Any, begin: int = 0) -> None:
@@ -356,19 +356,19 @@ class CudaDevice:
         runtime.memcpy2DAsync(memory.data.ptr, row, address, pitch, row, rows, kind, stream.ptr)
 
     def copier(self, sizes: Sequence[int]) -> Copies:
-        """One kernel."""
+        """Make the copier, which is one kernel."""
         return Copier(self.capability, self.multiprocessors, sizes)
 
     def new_pool(self) -> Any:
-        """A memory pool of CuPy's."""
+        """Make a CuPy memory pool."""
         return self.xp.cuda.MemoryPool()
 
     def allocating(self, pool: Any) -> AbstractContextManager[Any]:
-        """Within it, new arrays come from the pool."""
+        """Inside the block, new arrays come from the pool."""
         return self.xp.cuda.using_allocator(pool.malloc)  # type: ignore[no-any-return]
 
     def new_streams(self, count: int) -> list[Any]:
-        """Streams that do not wait for the default one."""
+        """Make non-blocking streams."""
         return [self.xp.cuda.Stream(non_blocking=True, priority=NETWORK_PRIORITY) for _ in range(count)]
 
 

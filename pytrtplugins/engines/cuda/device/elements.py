@@ -1,4 +1,4 @@
-"""Element types that no module of arrays computes in: how they are stored, what they mean, and how results are rounded to them."""
+"""Store, decode and encode element types that NumPy and CuPy lack, such as bfloat16, FP8 and 4-bit types."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stored(dtype: DType) -> np.dtype[Any]:
 
 
 def to_stored(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """An array of the host, as the device stores it."""
+    """Convert a host array to the device's storage type."""
     dtype = DType.of(array)
     if dtype in _SMALL_REAL:
         return np.ascontiguousarray(array).reshape(array.shape).view(np.uint8)
@@ -39,21 +39,21 @@ def to_stored(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def from_stored(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
-    """An array of the host in its own type; the other way round."""
+    """Convert an array from the device's storage type to its own type."""
     if dtype in _SMALL_REAL:
         return array.view(dtype.numpy)
     return array.astype(dtype.numpy) if dtype in _SMALL_WHOLE else array
 
 
 def decoded(xp: Any, values: Any, dtype: DType) -> Any:
-    """Stored values in a type that arithmetic knows: real ones below 32 bits become float32."""
+    """Decode stored values to a type with arithmetic; floats below 32 bits become float32."""
     if dtype in _SMALL_REAL:
         return xp.take(_on_device(xp, _meanings, dtype), values.astype(np.int32))
     return values.astype(np.float32) if dtype in _HALVES else values
 
 
 def encoded(xp: Any, values: Any, dtype: DType, attributes: Mapping[str, Any], raw: bool = False) -> Any:
-    """Results as a tensor of this type stores them.
+    """Round results to an element type, and return them as it is stored.
 
     Args:
         xp: Module of arrays.
@@ -78,7 +78,7 @@ def encoded(xp: Any, values: Any, dtype: DType, attributes: Mapping[str, Any], r
 
 @functools.cache
 def _meanings(dtype: DType) -> npt.NDArray[np.float32]:
-    """The value of each code."""
+    """The table of the values of all codes of a type."""
     count = 16 if dtype is DType.FLOAT4E2M1 else 256
     return np.arange(count, dtype=np.uint8).view(dtype.numpy).astype(np.float32)
 
@@ -105,7 +105,7 @@ _tables: dict[tuple[Any, ...], Any] = {}
 
 
 def _on_device(xp: Any, table: Callable[[DType], npt.NDArray[Any]], dtype: DType) -> Any:
-    """A table, copied once to each device: not while a CUDA graph is captured, since all runs once before."""
+    """Return a table on the device; it is copied at the first use, which is never during a graph capture."""
     if xp is np:
         return table(dtype)
     key = table, dtype, xp.cuda.runtime.getDevice()
@@ -135,7 +135,7 @@ def _nearest_codes(xp: Any, values: Any, dtype: DType, saturate: bool) -> Any:
 
 
 def _powers(xp: Any, values: Any, attributes: Mapping[str, Any]) -> Any:
-    """Powers of two, whose code is the exponent of float32."""
+    """Encode to powers of two (FLOAT8E8M0), whose code is the exponent of float32."""
     bits = values.view(np.uint32)
     exponent, fraction = ((bits >> 23) & 0xFF).astype(np.int32), bits & 0x7FFFFF
     mode, special = attributes.get("round_mode", "nearest"), exponent == 0xFF

@@ -1,4 +1,4 @@
-"""What a generated kernel computes for each element, as data: operations on inputs, numbers and earlier results."""
+"""Expressions: the operations that a generated kernel computes for each element."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ COMPUTED = {DType.FLOAT16: DType.FLOAT32, DType.BFLOAT16: DType.FLOAT32}
 
 
 def computed_in(dtype: DType) -> DType:
-    """The type in which a kernel computes values of an element type."""
+    """The arithmetic type in which a kernel computes values of an element type."""
     return COMPUTED.get(dtype, dtype)
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number that does not change.
+    """A constant operand.
 
     Attributes:
         dtype: The type it is computed in.
@@ -67,7 +67,7 @@ Operand = int | Number
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation.
+    """One operation of an expression.
 
     Attributes:
         op: Of `OPERATIONS` or `REDUCTIONS`.

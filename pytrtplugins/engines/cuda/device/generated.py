@@ -64,23 +64,28 @@ class GeneratedKernel:
             self._loaded = load_cubin(self._cubin(self._device.capability), self._kernel.name)
 
     def prepare(self, tensors: Sequence[Tensor]) -> Launch:
-        """What queues it, for tensors in the order of its parameters."""
+        """Return a function that queues the kernel for tensors in the order of its parameters."""
         return self.bound([tensor.flat for tensor in tensors])
 
     def launch(self, arrays: Sequence[Any], stream: Any) -> None:
-        """Queue it for arrays, or None for what it does not read, in the order of its parameters."""
+        """Queue the kernel for arrays in the order of its parameters; None for unused ones."""
         key = tuple(map(_address, arrays))
         if (queue := self._launches.get(key)) is None:
             queue = self._launches[key] = self.bound(arrays)
         queue(stream)
 
     def bound(self, arrays: Sequence[Any]) -> Launch:
-        """What queues it for these arrays."""
+        """Return a function that queues the kernel for these arrays."""
         if isinstance(self._device, CudaDevice):
             if self._loaded is None:
                 self.load()
-            arguments, early = [ctypes.c_void_p(_address(array)) for array in arrays], self._device.capability >= 90
-            queue = DriverLaunch(self._loaded, self._blocks, self._threads, arguments, early=early)
+            arguments, programmatic_launch = (
+                [ctypes.c_void_p(_address(array)) for array in arrays],
+                self._device.capability >= 90,
+            )
+            queue = DriverLaunch(
+                self._loaded, self._blocks, self._threads, arguments, programmatic_launch=programmatic_launch
+            )
             return lambda stream: queue(int(stream.ptr))
         threads, block = self._blocks * self._threads, self._threads
         return lambda stream: self._kernel.launch(*arrays, threads=threads, block=block, stream=stream)
@@ -90,7 +95,7 @@ class GeneratedKernel:
 
 
 def compile_all(kernels: Iterable[GeneratedKernel]) -> None:
-    """Compile kernels side by side; what `GeneratedKernel.compile` raises."""
+    """Compile kernels in parallel; raises what `GeneratedKernel.compile` raises."""
     waiting = [kernel for kernel in kernels if kernel.is_compiled_ahead]
     if not waiting:
         return

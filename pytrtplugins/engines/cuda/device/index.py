@@ -11,7 +11,7 @@ __all__ = ["Atom", "Clamped", "Counter", "Index", "Quotient", "Remainder"]
 
 @dataclass(frozen=True)
 class Counter:
-    """A variable of a kernel.
+    """A variable of a kernel and its range.
 
     Attributes:
         name: In C.
@@ -33,7 +33,7 @@ class Counter:
 
     @property
     def names(self) -> frozenset[str]:
-        """Variables in it."""
+        """Names of the variables in it."""
         return frozenset((self.name,))
 
 
@@ -57,7 +57,7 @@ class Quotient:
 
     @property
     def names(self) -> frozenset[str]:
-        """Variables in it."""
+        """Names of the variables in it."""
         return self.of.names
 
 
@@ -80,7 +80,7 @@ class Remainder:
 
     @property
     def names(self) -> frozenset[str]:
-        """Variables in it."""
+        """Names of the variables in it."""
         return self.of.names
 
 
@@ -105,7 +105,7 @@ class Clamped:
 
     @property
     def names(self) -> frozenset[str]:
-        """Variables in it."""
+        """Names of the variables in it."""
         return self.of.names
 
 
@@ -114,7 +114,7 @@ Atom = Counter | Clamped | Quotient | Remainder
 
 @dataclass(frozen=True)
 class Index:
-    """A sum of multiples.
+    """A linear combination of variables, quotients and remainders, plus a constant.
 
     In C it is unsigned, and right wherever it is not negative.
 
@@ -128,12 +128,12 @@ class Index:
 
     @classmethod
     def counter(cls, name: str, size: int) -> Index:
-        """A variable of a kernel, which is left out if it is always 0."""
+        """The index of a kernel variable of this size; the constant 0 if the size is 1."""
         return cls(((Counter(name, size), 1),)) if size > 1 else cls()
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """A number that it is never below, and one that it is never above."""
+        """Lower and upper bound of the index."""
         low = high = self.constant
         for atom, factor in self.terms:
             ends = [end * factor for end in atom.bounds]
@@ -142,7 +142,7 @@ class Index:
 
     @property
     def names(self) -> frozenset[str]:
-        """Variables in it."""
+        """Names of the variables in it."""
         return frozenset[str]().union(*(atom.names for atom, _ in self.terms))
 
     @property
@@ -157,18 +157,18 @@ class Index:
         return " + ".join(parts) + "".join(behind)
 
     def factor(self, name: str) -> int | None:
-        """What a variable is multiplied by; None where it is in a quotient or a rest."""
+        """The coefficient of a variable; None where it is inside a quotient or remainder."""
         if any(name in atom.names and not isinstance(atom, Counter) for atom, _ in self.terms):
             return None
         return next((factor for atom, factor in self.terms if name in atom.names), 0)
 
     def is_multiple(self, of: int, but: str = "") -> bool:
-        """Whether all that is added is a multiple of a number, but for a variable's own term."""
+        """Whether all terms but that of a variable are multiples of a number."""
         terms = (factor for atom, factor in self.terms if not (isinstance(atom, Counter) and atom.name == but))
         return self.constant % of == 0 and all(factor % of == 0 for factor in terms)
 
     def limited(self, low: int, high: int) -> Index:
-        """The same between two limits, beyond them the nearer one; an index that may be below 0 is not asked for it."""
+        """Clamp the index to two limits; an index that may be negative must not be clamped."""
         least, most = self.bounds
         return self if low <= least and most <= high else Index(((Clamped(self, low, high), 1),))
 
@@ -187,28 +187,28 @@ class Index:
         left = Index(tuple((atom, each) for atom, each in self.terms if each % by), self.constant % by)
         if left._is_below(by):
             return whole
-        if (parts := left._parted(by)) is not None:
+        if (parts := left._split_by_divisor(by)) is not None:
             unit, multiple, _ = parts
             return whole + multiple // (by // unit)
         if len(left.terms) == 1 and not left.constant and left.terms[0][1] == 1:
             atom = left.terms[0][0]
             if isinstance(atom, Quotient):
                 return whole + atom.of // (atom.by * by)
-        turns = left._turns_below_zero(by)
+        turns = left._multiples_to_non_negative(by)
         return whole + -turns + Index(((Quotient(left + turns * by, by), 1),))
 
     def __mod__(self, by: int) -> Index:
         left = Index(tuple((atom, each) for atom, each in self.terms if each % by), self.constant % by)
         if left._is_below(by):
             return left
-        if (parts := left._parted(by)) is not None:
+        if (parts := left._split_by_divisor(by)) is not None:
             unit, multiple, rest = parts
             return (multiple % (by // unit)) * unit + rest
         if len(left.terms) == 1 and not left.constant and left.terms[0][1] == 1:
             atom = left.terms[0][0]
             if isinstance(atom, Remainder) and atom.by % by == 0:
                 return atom.of % by
-        return Index(((Remainder(left + left._turns_below_zero(by) * by, by), 1),))
+        return Index(((Remainder(left + left._multiples_to_non_negative(by) * by, by), 1),))
 
     # -- inside ----------------------------------------------------------------------------------------------------------
 
@@ -216,12 +216,12 @@ class Index:
         low, high = self.bounds
         return low >= 0 and high < number
 
-    def _turns_below_zero(self, by: int) -> int:
-        """How often a number has to be added so that C's division of unsigned numbers is right."""
+    def _multiples_to_non_negative(self, by: int) -> int:
+        """How often ``by`` must be added to make the index non-negative, as C++'s unsigned division needs it."""
         return max(0, -(self.bounds[0] // by))
 
-    def _parted(self, by: int) -> tuple[int, Index, Index] | None:
-        """A divisor of a number, and the index as a multiple of it, divided by it, and a rest below it."""
+    def _split_by_divisor(self, by: int) -> tuple[int, Index, Index] | None:
+        """Split the index into unit * quotient + remainder for a divisor ``unit`` of ``by``; None where no divisor fits."""
         units = sorted({math.gcd(by, factor) for _, factor in self.terms} - {1, by}, reverse=True)
         for unit in units:
             rest = Index(tuple((atom, each) for atom, each in self.terms if each % unit), self.constant % unit)
@@ -239,7 +239,7 @@ def _sum(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:
 
 
 def _recombine_divmod(index: Index) -> Index:
-    """The same, with a quotient times its divisor and the rest beside it as what was divided."""
+    """Simplify q * divisor + remainder to the dividend."""
     for atom, factor in index.terms:
         if not isinstance(atom, Remainder):
             continue

@@ -1,4 +1,4 @@
-"""How a tensor lies in memory: element type, layout, stride between pixels."""
+"""Formats of tensors in memory: element type, layout, pixel pitch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VECTOR_BYTES = 16
 
 @dataclass(frozen=True)
 class Format:
-    """One tensor in memory.
+    """The format of a tensor in memory.
 
     Attributes:
         dims: Sizes, NCHW for images.
@@ -72,7 +72,7 @@ class Format:
 
     @property
     def bytes(self) -> int:
-        """The same in bytes."""
+        """Bytes from the first to the last value, padding included."""
         return self.elements * self.dtype.itemsize
 
     @property
@@ -101,23 +101,23 @@ class Strides:
 
 
 def linear(dims: tuple[int, ...], dtype: DType) -> Format:
-    """Row-major."""
+    """The row-major format."""
     return Format(dims, dtype)
 
 
 def channels_last(dims: tuple[int, ...], dtype: DType, dense: bool = False) -> Format:
-    """NHWC, channels padded to 16 bytes unless ``dense``."""
+    """The NHWC format, channels padded to 16 bytes unless ``dense``."""
     vector = 1 if dense else VECTOR_BYTES // dtype.itemsize
     return Format(dims, dtype, max(1, -(-dims[1] // vector) * vector))
 
 
 def as_bytes(form: Format) -> Format:
-    """How plugins see codes of FP8, for which they have no type, where they only move them: as int8. Others as they are."""
+    """The format with int8 for FP8, as plugins that only move codes see it; other formats are unchanged."""
     return replace(form, dtype=DType.INT8) if form.dtype is FP8 else form
 
 
 def as_rows(form: Format) -> Format:
-    """A linear tensor (…, C) as an image of one column whose pixels are its rows, in the same memory; others as they are."""
+    """View a linear tensor (…, C) as an NHWC image of one column whose pixels are the rows; NHWC formats are unchanged."""
     if form.nhwc:
         return form
     columns = form.dims[-1]

@@ -81,14 +81,14 @@ class Loops:
 
 
 def indices(rank: int, places: Sequence[tuple[Axis, Index]]) -> list[Index]:
-    """Places on axes of loops → those on each axis of the dims."""
-    found = [Index()] * rank
+    """Convert indices along the loops' axes to indices along the tensor's dims."""
+    result = [Index()] * rank
     for axis, index in places:
-        left = index
+        rest = index
         for place, (dim, size) in reversed(list(enumerate(axis.of))):
-            found[dim] = left % size if place else left
-            left //= size
-    return found
+            result[dim] = rest % size if place else rest
+            rest //= size
+    return result
 
 
 def index_lines(axes: Sequence[Axis], name: str, number: str) -> list[str]:
@@ -108,7 +108,7 @@ def offset_terms(axes: Sequence[Axis], name: str, tensor: int) -> list[str]:
 
 
 def aligned_strides(form: Format | Strides, dims: Sequence[int]) -> tuple[int, ...]:
-    """A tensor's strides along the axes of the dims that it is broadcast to."""
+    """Strides of a tensor along dims to which it is broadcast, 0 along broadcast axes."""
     own = zip(form.dims, form.strides, strict=True)
     return (0,) * (len(dims) - len(form.dims)) + tuple(0 if size == 1 else stride for size, stride in own)
 
@@ -120,7 +120,7 @@ def padded_channels(form: Format) -> int:
 
 
 def collapsed(axes: Sequence[Axis]) -> list[Axis]:
-    """The same, with axes of size 1 left out, and neighbours that every tensor lies evenly along as one."""
+    """Drop axes of size 1, and merge neighbouring axes that are contiguous in all tensors."""
     merged: list[Axis] = []
     for axis in axes:
         if axis.size == 1:

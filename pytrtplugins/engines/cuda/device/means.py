@@ -1,4 +1,4 @@
-"""Means of images' channels: what squeeze-excite blocks begin with, and classifiers end with."""
+"""Global average pooling of NHWC images, as in squeeze-excite blocks and before classifiers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class MeansKernel(GeneratedKernel):
         self._words = (n * splits * groups * side * x.vector + n * groups) if splits > 1 else 0
 
     def prepare(self, tensors: Sequence[Tensor]) -> Launch:
-        """What queues it, for the images and their means."""
+        """Return a function that queues the kernel for the images and their means."""
         scratch = self._device.upload(np.zeros(self._words, np.float32)) if self._words else None
         queue = self.bound([*(tensor.flat for tensor in tensors), scratch])
 

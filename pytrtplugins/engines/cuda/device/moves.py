@@ -39,7 +39,7 @@ Guard = tuple[Index, int, int]
 
 @dataclass(frozen=True)
 class Piece:
-    """Where some of the values lie.
+    """Part of a move: a source, the index expressions into it, and the guards under which it holds.
 
     Attributes:
         source: The tensor; None for the number around one.
@@ -52,7 +52,7 @@ class Piece:
     guards: tuple[Guard, ...] = ()
 
     def limited(self, index: Index, low: int, high: int) -> Piece | None:
-        """For some values of an index only; None if there are none."""
+        """Restrict the piece to low <= index < high; None if no index is in that range."""
         least, most = index.bounds
         if least >= low and most < high:
             return self
@@ -63,41 +63,41 @@ class Piece:
 
 @dataclass(frozen=True)
 class Move:
-    """A tensor whose values lie in others."""
+    """A tensor whose values are read in other tensors."""
 
     dims: Dims
 
     @abstractmethod
     def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
-        """Where the value at some indices lies: in the first piece whose guards hold."""
+        """Yield the pieces that hold the value at some indices; the first one whose guards hold counts."""
 
     @property
     def below(self) -> tuple[Move, ...]:
-        """What it is made of."""
+        """The moves that this one reads."""
         return ()
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The tensors, one after the other, as often as they are read."""
+        """The source tensors, in order, as often as they are read."""
         return tuple(source for each in self.below for source in each.sources)
 
     @property
     def numbers(self) -> frozenset[Any]:
-        """What is put around tensors."""
+        """The constants of paddings."""
         return frozenset[Any]().union(*(each.numbers for each in self.below))
 
     @abstractmethod
     def over(self, function: Callable[[Source], Move]) -> Move:
-        """The same of other tensors."""
+        """The same move with each source replaced."""
 
     def inverse(self, target: Move) -> Move | None:
-        """Where in a target, which gets this tensor's values, those of its only source lie; None where not all of them do."""
+        """The inverse move: where each value of the only source goes in a target; None where values are dropped or repeated."""
         return None
 
 
 @dataclass(frozen=True)
 class Source(Move):
-    """A tensor as it is."""
+    """A tensor in memory, the leaf of a move."""
 
     tensor: str | int
 
@@ -120,8 +120,8 @@ class Source(Move):
 
 
 @dataclass(frozen=True)
-class _Whole(Move):
-    """Made of one other."""
+class _UnaryMove(Move):
+    """Base of moves of one other tensor."""
 
     x: Move
 
@@ -136,8 +136,8 @@ class _Whole(Move):
 
 
 @dataclass(frozen=True)
-class Transposed(_Whole):
-    """With the axes in another order."""
+class Transposed(_UnaryMove):
+    """A tensor with permuted axes."""
 
     perm: tuple[int, ...]
 
@@ -152,7 +152,7 @@ class Transposed(_Whole):
 
 
 @dataclass(frozen=True)
-class Reshaped(_Whole):
+class Reshaped(_UnaryMove):
     """The same values in the same order with other dims."""
 
     @override
@@ -165,8 +165,8 @@ class Reshaped(_Whole):
 
 
 @dataclass(frozen=True)
-class Sliced(_Whole):
-    """Some places of each axis.
+class Sliced(_UnaryMove):
+    """A slice of a tensor.
 
     Attributes:
         first: Of each axis.
@@ -183,7 +183,7 @@ class Sliced(_Whole):
 
 
 @dataclass(frozen=True)
-class Gathered(_Whole):
+class Gathered(_UnaryMove):
     """Places along an axis as several axes, as windows have them: place (i, j) is first + i * steps[0] + j * steps[1].
 
     Attributes:
@@ -205,7 +205,7 @@ class Gathered(_Whole):
 
 
 @dataclass(frozen=True)
-class Resampled(_Whole):
+class Resampled(_UnaryMove):
     """Places along an axis that lie evenly, or nearly so: place i is (i * factor + offset) // divisor, kept inside.
 
     Attributes:
@@ -230,8 +230,8 @@ class Resampled(_Whole):
 
 
 @dataclass(frozen=True)
-class Wrapped(_Whole):
-    """An axis from some place on, again from its beginning behind its end: rolled or repeated."""
+class Wrapped(_UnaryMove):
+    """A tensor rolled or repeated along an axis: index (i + first) % size."""
 
     axis: int
     first: int
@@ -250,8 +250,8 @@ class Wrapped(_Whole):
 
 
 @dataclass(frozen=True)
-class Expanded(_Whole):
-    """Broadcast."""
+class Expanded(_UnaryMove):
+    """A tensor broadcast to larger dims."""
 
     @override
     def pieces(self, at: Sequence[Index]) -> Iterator[Piece]:
@@ -260,8 +260,8 @@ class Expanded(_Whole):
 
 
 @dataclass(frozen=True)
-class Padded(_Whole):
-    """A number around.
+class Padded(_UnaryMove):
+    """A tensor padded with a constant.
 
     Attributes:
         before: How often it comes first along each axis.
@@ -327,7 +327,7 @@ def blocks_of(x: Move, side: int, apart: bool = False) -> Move:
 
 
 def reshaped(x: Move, dims: Dims) -> Move:
-    """With other dims."""
+    """Reshape a move."""
     x = x.x if isinstance(x, Reshaped) else x
     return x if dims == x.dims else Reshaped(dims, x)
 
@@ -340,7 +340,7 @@ def sliced(x: Move, first: Sequence[int], sizes: Dims, steps: Sequence[int]) -> 
 
 
 def padded(x: Move, before: Sequence[int], dims: Dims, value: Any) -> Move:
-    """With a number around; negative counts cut."""
+    """Pad a move with a constant; negative pads crop."""
     cut, inner = [max(0, -count) for count in before], []
     for size, count, whole in zip(x.dims, before, dims, strict=True):
         behind = whole - size - count
@@ -350,7 +350,7 @@ def padded(x: Move, before: Sequence[int], dims: Dims, value: Any) -> Move:
 
 
 def joined(parts: Sequence[Move], axis: int) -> Move:
-    """One behind the other; the end of a tensor before its beginning is a roll."""
+    """Concatenate moves; the end of a tensor before its beginning becomes a roll."""
     if len(parts) == 1:
         return parts[0]
     total = sum(part.dims[axis] for part in parts)
@@ -358,21 +358,21 @@ def joined(parts: Sequence[Move], axis: int) -> Move:
     first, *others = parts
     if len(others) == 1 and isinstance(first, Sliced) and isinstance(others[0], Sliced):
         x, begin = first.x, first.first[axis]
-        rolled = [sliced(x, _only(x, axis, at), _only(x, axis, size, x.dims), [1] * len(x.dims))
+        rolled = [sliced(x, _with_number(x, axis, at), _with_number(x, axis, size, x.dims), [1] * len(x.dims))
                   for at, size in ((begin, x.dims[axis] - begin), (0, begin))]  # fmt: skip
         if list(parts) == rolled:
             return Wrapped(dims, x, axis, begin)
     return Joined(dims, tuple(parts), axis)
 
 
-def _only(x: Move, axis: int, value: int, others: Dims | None = None) -> Dims:
-    """A number for one axis; for the others theirs, or 0."""
+def _with_number(x: Move, axis: int, value: int, others: Dims | None = None) -> Dims:
+    """Return numbers per axis, with another one for one axis."""
     rest = others or (0,) * len(x.dims)
     return (*rest[:axis], value, *rest[axis + 1 :])
 
 
 def unraveled(at: Sequence[Index], dims: Dims, others: Dims) -> list[Index]:
-    """Indices for dims → those of the same value for others, which have as many values."""
+    """Convert indices for dims to the indices of the same row-major element for other dims."""
     found: list[Index] = []
     own, left = list(zip(at, dims, strict=True)), list(others)
     while left:

@@ -51,7 +51,7 @@ def reformat(x: Tensor, y: Tensor, x_scale: float = 1.0, y_scale: float = 1.0, a
 
 
 def patches(x: Tensor, y: Tensor, attributes: Mapping[str, Any]) -> Launch:
-    """The windows of images as channels.
+    """Make a function that gathers the windows of images as channels (im2col).
 
     Args:
         x: Images (N, C, H, W), float32, linear.

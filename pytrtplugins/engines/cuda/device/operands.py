@@ -1,4 +1,4 @@
-"""What a generated kernel reads and writes: tensors as they lie, and tensors whose values lie in others."""
+"""Operands and results of generated kernels: tensors in memory, and moves of them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Operand:
 
     @property
     def dtype(self) -> DType:
-        """Its element type."""
+        """Element type of the operand."""
         return self.form.dtype
 
     def load(self, name: str, lanes: int, count: str, at: At) -> list[str]:
-        """C: the values of a thread, of an operand that lies in others, in the longest runs that lie so in all pieces.
+        """C++ code: load the values of a thread from a moved operand, in the longest contiguous runs.
 
         Args:
             name: Of the pack.
@@ -59,7 +59,7 @@ class Operand:
         ]
 
     def store(self, name: str, lanes: int, count: str, at: At) -> list[str]:
-        """C: write the values of a thread, each to its place in one tensor; arguments as for `load`."""
+        """C++ code: store the values of a thread to a moved result; arguments as for `load`."""
         run = self.run(lanes, at)
         piece = self._pieces(at(run, Index()))[0]
         target = f"static_cast<{C_TYPES[self.dtype]}*>(y{piece.source}) + ({self._offset(piece).text})"
@@ -71,16 +71,16 @@ class Operand:
         ]
 
     def run(self, lanes: int, at: At) -> int:
-        """How many values lie side by side in all pieces, at multiples of that; arguments as for `load`."""
+        """The longest aligned run of contiguous values in all pieces (8, 4, 2 or 1); arguments as for `load`."""
         return next(run for run in (8, 4, 2, 1) if run <= lanes and self._is_in_runs(run, at))
 
     def scalar(self, at: Sequence[Index]) -> str:
-        """C: the value at a place."""
+        """C++ code: load the value at an index."""
         kind = C_TYPES[self.dtype]
         return f"load_value<{kind}>({self.address(at)}, {self._fill()})"
 
     def address(self, at: Sequence[Index]) -> str:
-        """C: where the value at a place lies; null for a number."""
+        """C++ code: the address of the value at an index; null for a padding constant."""
         *pieces, last = self._pieces(at)
         text = self._address(last)
         for piece in reversed(pieces):
@@ -103,18 +103,18 @@ class Operand:
         return offset
 
     def _pieces(self, at: Sequence[Index]) -> list[Piece]:
-        """Up to the first that has no guards."""
+        """The pieces at an index, up to the first without guards."""
         dims = self.move.dims
         own = [Index() if size == 1 else each for size, each in zip(dims, at[len(at) - len(dims) :], strict=True)]
-        found: list[Piece] = []
+        pieces: list[Piece] = []
         for piece in self.move.pieces(own):
-            found.append(piece)
+            pieces.append(piece)
             if not piece.guards:
                 break
-        return found
+        return pieces
 
     def _is_in_runs(self, run: int, at: At) -> bool:
-        """Whether runs of values lie side by side, at multiples of what one access moves."""
+        """Whether runs of this length are contiguous and aligned in all pieces."""
         if run == 1:
             return True
         for piece in self._pieces(at(run, Index.counter("lane", run))):

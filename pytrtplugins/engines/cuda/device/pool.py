@@ -1,4 +1,4 @@
-"""Pools that are not part of a convolution."""
+"""MaxPool and AveragePool that are not fused into a convolution."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class PoolKernel:
     def __init__(self, x: Format, y: Format, window: Window, capability: int) -> None:
         (n, c, h, w), (_, _, oh, ow), size = x.dims, y.dims, x.dtype.itemsize
         pixels, pieces = n * oh * ow, -(-c // x.vector)
-        self._early, self._grid = capability >= 90, -(-pixels * pieces // 128)
+        self._programmatic_launch, self._grid = capability >= 90, -(-pixels * pieces // 128)
         self._numbers = {
             "h": h, "w": w, "oh": oh, "ow": ow, "pixels": pixels, "pieces": pieces, "pad_h": window.pads[0],
             "pad_w": window.pads[1], "x_pitch": x.pitch * size, "y_pitch": y.pitch * size,
@@ -45,5 +45,7 @@ class PoolKernel:
         """Queue it: addresses at multiples of 16 bytes."""
         if (launch := self._launches.get((x, y))) is None:
             arguments = _Args(x=x, y=y, **self._numbers)
-            launch = self._launches[x, y] = Launch(self._function, self._grid, 128, [arguments], early=self._early)
+            launch = self._launches[x, y] = Launch(
+                self._function, self._grid, 128, [arguments], programmatic_launch=self._programmatic_launch
+            )
         launch(stream)

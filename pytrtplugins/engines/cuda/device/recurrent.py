@@ -50,7 +50,7 @@ _HOST_THREADS = 64
 
 @dataclass(frozen=True)
 class RecurrentProblem:
-    """What is computed.
+    """The recurrence of one layer: sizes, type and activations.
 
     Attributes:
         shape: Sizes.

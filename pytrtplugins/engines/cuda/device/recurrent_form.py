@@ -1,4 +1,4 @@
-"""How the kernels of recurrent layers spread a layer over a GPU: blocks, threads, and where the weights stay."""
+"""Launch forms of recurrent kernels: blocks, threads, and where the weights stay."""
 
 from __future__ import annotations
 

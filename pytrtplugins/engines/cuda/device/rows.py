@@ -1,4 +1,4 @@
-"""Kernels of rows: an expression with sums, or the like, over some axes → CUDA C++, a warp or a block for each row."""
+"""Generate kernels of reductions: an expression with reductions over some axes → CUDA C++, one warp or block per row."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class RowLoops:
 
     @property
     def length(self) -> int:
-        """Values of a row."""
+        """The number of values of a row."""
         return math.prod(axis.size for axis in self.inner)
 
     @property

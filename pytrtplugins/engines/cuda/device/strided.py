@@ -1,4 +1,4 @@
-"""Tensors that lie in the memory of another with other dims and strides: what Transpose, Reshape and their like give, uncopied."""
+"""Strided views of tensors: the result of Transpose, Reshape, Slice and Expand without a copy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Strided:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """Sizes."""
+        """Sizes of the axes."""
         return tuple(math.prod(size for size, _ in axis) for axis in self.axes)
 
     @property
@@ -39,11 +39,11 @@ class Strided:
         return tuple(axis[0][1] if axis else 0 for axis in self.axes)
 
     def transposed(self, axes: Sequence[int]) -> Strided:
-        """With the axes in another order."""
+        """Permute the axes."""
         return replace(self, axes=tuple(self.axes[axis] for axis in axes))
 
     def selected(self, axis: int, index: int) -> Strided:
-        """One place of an axis, without the axis."""
+        """Select one index of an axis, and drop the axis."""
         axis %= len(self.axes)
         place, offset = index % self.dims[axis], self.offset
         for size, stride in reversed(self.axes[axis]):
@@ -52,7 +52,7 @@ class Strided:
         return Strided((*self.axes[:axis], *self.axes[axis + 1 :]), offset)
 
     def sliced(self, axis: int, first: int, size: int, step: int = 1) -> Strided | None:
-        """Some places of an axis; None of one that is made up of several."""
+        """Slice an axis; None if the axis is composed of several."""
         axis %= len(self.axes)
         if len(self.axes[axis]) > 1:
             return None
@@ -67,7 +67,7 @@ class Strided:
         return replace(self, axes=tuple(axes))
 
     def reshaped(self, dims: Sequence[int]) -> Strided | None:
-        """The same values in the same order with other dims; None where these part an axis anywhere but between equal runs."""
+        """Reshape the view; None where strides cannot describe the result."""
         if math.prod(dims) != math.prod(self.dims) or 0 in dims:
             return None
         left = [part for axis in self.axes for part in axis]
@@ -83,22 +83,22 @@ class Strided:
                     left.append((inner // taken, stride * taken))
                 axis.insert(0, (taken, stride))
                 size //= taken
-            axes.insert(0, _joined(axis))
+            axes.insert(0, _merge_parts(axis))
         return replace(self, axes=tuple(axes))
 
 
-def _joined(parts: Sequence[tuple[int, int]]) -> Axis:
-    """An axis with as few parts as can be."""
-    found: list[tuple[int, int]] = []
+def _merge_parts(parts: Sequence[tuple[int, int]]) -> Axis:
+    """Merge contiguous parts of an axis."""
+    merged: list[tuple[int, int]] = []
     for size, stride in parts:
-        if found and found[-1][1] == size * stride:
-            found[-1] = found[-1][0] * size, stride
+        if merged and merged[-1][1] == size * stride:
+            merged[-1] = merged[-1][0] * size, stride
         else:
-            found.append((size, stride))
-    return tuple(found)
+            merged.append((size, stride))
+    return tuple(merged)
 
 
 def contiguous(dims: Sequence[int]) -> Strided:
-    """Row-major."""
+    """The view of a whole row-major tensor."""
     strides = [math.prod(dims[axis + 1 :]) for axis in range(len(dims))]
     return Strided(tuple(((size, stride),) if size != 1 else () for size, stride in zip(dims, strides, strict=True)))

@@ -1,1 +1,1 @@
-"""From an ONNX model to the nodes that the planner knows: fusions, scales of INT8."""
+"""Lower an ONNX model to the nodes that the planner knows: fusions, INT8 scales, operators rewritten as others."""

@@ -1,4 +1,4 @@
-"""Activations that models write with several operators → one node, which one kernel runs."""
+"""Fuse Swish and Mish, which exporters write as several nodes, to one node."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class FuseSwishMish(Rewrite["list[ir.Node]"]):
     needs: ClassVar[tuple[str, ...]] = ("Mul",)
 
     def match(self, node: ir.Node) -> list[ir.Node] | None:
-        """The nodes from x to the product."""
+        """Return the nodes from x to the product."""
         if not is_op(node, "Mul"):
             return None
         x, factor = node.inputs
-        return _chain(factor, x, node) or _chain(x, factor, node)
+        return _nodes_to_product(factor, x, node) or _nodes_to_product(x, factor, node)
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: list[ir.Node]) -> None:
         """Put one node in their place."""
@@ -39,8 +39,8 @@ class FuseSwishMish(Rewrite["list[ir.Node]"]):
         swap(graph, match, made.outputs[0])
 
 
-def _chain(factor: ir.Value | None, x: ir.Value | None, mul: ir.Node) -> list[ir.Node] | None:
-    """The nodes from x to its product with Sigmoid(x) or Tanh(Softplus(x))."""
+def _nodes_to_product(factor: ir.Value | None, x: ir.Value | None, mul: ir.Node) -> list[ir.Node] | None:
+    """Return the nodes from x to x * Sigmoid(x) or x * Tanh(Softplus(x)); None where the pattern does not match."""
     last = None if factor is None else factor.producer()
     if last is None or x is None or not only_read_by(last, mul):  # case 1
         return None

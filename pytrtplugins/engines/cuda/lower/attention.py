@@ -1,4 +1,4 @@
-"""Scaled dot-product attention that models write with products and a Softmax → one node, which one kernel runs."""
+"""Fuse scaled dot-product attention, written as MatMul, Softmax and MatMul, to one node."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class FuseAttention(Rewrite["_Found"]):
         empty = None if scores is None else empty_rows(guards, softmax, scores.biases)
         if scores is None or empty is None or not _fits(scores, node):
             return None
-        scales = [scale for value in scores.product.inputs for scale in _scales(value, scores.product)]
+        scales = [scale for value in scores.product.inputs for scale in _scaling_nodes(value, scores.product)]
         return _Found(scores, scales, empty)
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Found) -> None:
@@ -78,9 +78,9 @@ class FuseAttention(Rewrite["_Found"]):
             scale.outputs[0].replace_all_uses_with(x)
         q, k = scores.product.inputs
         inputs = [q, k, node.inputs[1]]
-        biases = [bias for bias in scores.biases if not _is_nothing(bias, scores.product)]
+        biases = [bias for bias in scores.biases if not _is_zero_bias(bias, scores.product)]
         if biases:
-            inputs.append(_bias(graph, node, biases))
+            inputs.append(_sum_biases(graph, node, biases))
         attributes = {"scale": float(factor), "empty": match.empty}
         onnx_ir = require("onnx_ir", extra="onnx")
         made = onnx_ir.node("Attention", inputs, attributes, domain=DOMAIN, name=node.name)
@@ -99,7 +99,7 @@ def _fits(scores: Scores, last: ir.Node) -> bool:
         return False
     if 5 in ranks:  # case 3
         leading = {each[:2] for each in dims if each is not None}
-        if len(leading) > 1 or None in leading.pop() or not all(map(_repeats, scores.biases)):
+        if len(leading) > 1 or None in leading.pop() or not all(map(_is_constant_along_batch, scores.biases)):
             return False
     if any(value is None or value.dtype is None or value.dtype.name not in FLOATS for value in values):  # case 4
         return False
@@ -109,28 +109,28 @@ def _fits(scores: Scores, last: ir.Node) -> bool:
     return not any(isinstance(head, int) and head > _MAX_HEAD for head in heads)  # case 5
 
 
-def _repeats(bias: Bias) -> bool:
-    """Whether what is added to scores of 5 axes is the same along the first."""
+def _is_constant_along_batch(bias: Bias) -> bool:
+    """Whether a bias for scores of 5 axes is constant along the first axis."""
     value = bias.condition if isinstance(bias, Mask) else bias
     dims = value.shape if isinstance(value, np.ndarray) else dims_of(value)
     return dims is not None and (len(dims) < 5 or dims[0] == 1)
 
 
-def _scales(value: ir.Value | None, reader: ir.Node) -> list[tuple[ir.Node, ir.Value]]:
-    """Nodes that scale a tensor on its way to a product, each with what it scales."""
+def _scaling_nodes(value: ir.Value | None, reader: ir.Node) -> list[tuple[ir.Node, ir.Value]]:
+    """Return the nodes that multiply a factor of the product by a number, each with the value that it scales."""
     node = None if value is None else value.producer()
     if node is None or not only_read_by(node, reader):
         return []
     if not node.domain and node.op_type in _WHOLE:
-        return _scales(node.inputs[0], node)
+        return _scaling_nodes(node.inputs[0], node)
     for x in node.inputs:
         if x is not None and scale_factor(node, x) is not None:
-            return [(node, x), *_scales(x, node)]
+            return [(node, x), *_scaling_nodes(x, node)]
     return []
 
 
-def _is_nothing(bias: Bias, product: ir.Node) -> bool:
-    """Whether what is added is zeros, and no more of them than there are scores."""
+def _is_zero_bias(bias: Bias, product: ir.Node) -> bool:
+    """Whether a bias is constant zeros that do not enlarge the scores by broadcasting."""
     array = array_of(bias) if not isinstance(bias, (np.ndarray, Mask)) else None
     dims = dims_of(product.outputs[0])
     if array is None or array.any() or dims is None:
@@ -139,27 +139,27 @@ def _is_nothing(bias: Bias, product: ir.Node) -> bool:
     return all(size in (1, dim) for size, dim in zip(own, dims, strict=True))
 
 
-def _bias(graph: ir.Graph, node: ir.Node, biases: Sequence[Bias]) -> ir.Value:
-    """The sum of all that is added to the scores: a constant if it can be."""
+def _sum_biases(graph: ir.Graph, node: ir.Node, biases: Sequence[Bias]) -> ir.Value:
+    """Add up all biases of the scores; constants are summed at build time."""
     arrays = [
         bias if isinstance(bias, np.ndarray) else None if isinstance(bias, Mask) else array_of(bias) for bias in biases
     ]
     name = f"{node.outputs[0].name}.bias"
     known = [array.astype(np.float32) for array in arrays if array is not None]
     values = [bias for bias, array in zip(biases, arrays, strict=True) if array is None]
-    written = [_written(graph, node, bias, f"{name}{index}") for index, bias in enumerate(values)]
+    written = [_bias_value(graph, node, bias, f"{name}{index}") for index, bias in enumerate(values)]
     if known:
         written.append(add_constant(graph, name, functools.reduce(np.add, known)))
     if len({value.dtype for value in written}) > 1:
-        written = [_float(graph, node, value) for value in written]
+        written = [_cast_to_float32(graph, node, value) for value in written]
     total = written[0]
     for index, value in enumerate(written[1:]):
-        total = _inserted(graph, node, "Add", [total, value], f"{name}.sum{index}", total.dtype)
+        total = _insert_node(graph, node, "Add", [total, value], f"{name}.sum{index}", total.dtype)
     return total
 
 
-def _written(graph: ir.Graph, node: ir.Node, bias: Any, name: str) -> ir.Value:
-    """What is added, as a tensor."""
+def _bias_value(graph: ir.Graph, node: ir.Node, bias: Any, name: str) -> ir.Value:
+    """Return a bias as a value; of a mask, the output of a new Where of 0 and its fill value."""
     if not isinstance(bias, Mask):
         return bias  # type: ignore[no-any-return]
     sides = [
@@ -167,27 +167,27 @@ def _written(graph: ir.Graph, node: ir.Node, bias: Any, name: str) -> ir.Value:
         for side, number in (("kept", 0.0), ("masked", bias.fill))
     ]
     kind = require("onnx_ir", extra="onnx").DataType.FLOAT
-    value = _inserted(
+    value = _insert_node(
         graph, node, "Where", [bias.condition, *(sides if bias.kept else sides[::-1])], f"{name}.mask", kind
     )
     value.shape = bias.condition.shape
     return value
 
 
-def _float(graph: ir.Graph, node: ir.Node, value: ir.Value) -> ir.Value:
-    """A tensor in float32."""
+def _cast_to_float32(graph: ir.Graph, node: ir.Node, value: ir.Value) -> ir.Value:
+    """Return the value as float32, through a new Cast if needed."""
     kind = require("onnx_ir", extra="onnx").DataType.FLOAT
     if value.dtype == kind:
         return value
-    cast = _inserted(graph, node, "Cast", [value], f"{node.outputs[0].name}.{value.name}.float", kind, to=int(kind))
+    cast = _insert_node(graph, node, "Cast", [value], f"{node.outputs[0].name}.{value.name}.float", kind, to=int(kind))
     cast.shape = value.shape
     return cast
 
 
-def _inserted(
+def _insert_node(
     graph: ir.Graph, node: ir.Node, op_type: str, inputs: Sequence[ir.Value], name: str, kind: Any, **attributes: Any
 ) -> ir.Value:
-    """The output of a new node in front of another; its dims are told when the run is planned."""
+    """Insert a node before another and return its output; its dims are inferred when the run is planned."""
     onnx_ir = require("onnx_ir", extra="onnx")
     made = onnx_ir.node(op_type, inputs, attributes, name=name)
     value: ir.Value = made.outputs[0]

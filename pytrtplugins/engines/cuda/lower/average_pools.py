@@ -1,4 +1,4 @@
-"""AveragePool of codes → a depthwise convolution of codes, which all other passes know."""
+"""Rewrite AveragePool of int8 or FP8 codes as a depthwise convolution."""
 
 from __future__ import annotations
 

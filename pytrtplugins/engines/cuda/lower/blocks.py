@@ -1,4 +1,4 @@
-"""DepthToSpace behind a convolution → into it: blocks of pixels on the way to memory."""
+"""Fuse DepthToSpace, and a Slice that crops its result, into the convolution before it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RUN = 16
 
 @dataclass(frozen=True)
 class _Match:
-    """The convolution, the nodes that go, the side of a block, what is cut off (above, left, below, right), and whether it is CRD."""
+    """The convolution, the fused nodes, the block size, the cropped pixels (top, left, bottom, right), and whether the mode is CRD."""
 
     conv: ir.Node
     nodes: list[ir.Node]
@@ -59,34 +59,34 @@ class FuseBlocks(Rewrite[_Match]):
             return None
         apart = node.attributes.get_string("mode", "DCR") == "CRD"
         if apart and (
-            at.get_int("group", 1) > 1 or any(array_of(value) is None for value in _by_filter(conv))
+            at.get_int("group", 1) > 1 or any(array_of(value) is None for value in _filter_constants(conv))
         ):  # case 5
             return None
         nodes, cut = [node], [0] * 4
         reader = next((use.node for use in node.outputs[0].uses()), None)
-        if reader is not None and only_read_by(node, reader) and (found := _cut(reader)) is not None:
+        if reader is not None and only_read_by(node, reader) and (found := _cropped_pixels(reader)) is not None:
             nodes, cut = [node, reader], found
         return _Match(conv, nodes, side, cut, apart)
 
     @override
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Match) -> None:
         conv = match.conv
-        for value in _by_filter(conv) if match.apart else ():
+        for value in _filter_constants(conv) if match.apart else ():
             array = array_of(value)
-            turned = array.reshape(-1, match.side**2, *array.shape[1:]).swapaxes(0, 1).reshape(array.shape)
+            rearranged = array.reshape(-1, match.side**2, *array.shape[1:]).swapaxes(0, 1).reshape(array.shape)
             for place in [place for place, read in enumerate(conv.inputs) if read is value]:
-                conv.replace_input_with(place, add_constant(graph, f"{value.name}.turned", turned))
+                conv.replace_input_with(place, add_constant(graph, f"{value.name}.turned", rearranged))
         set_attributes(conv, {"blocks": match.side, "cut": match.cut})
         swap(graph, match.nodes, conv.outputs[0])
 
 
-def _by_filter(conv: ir.Node) -> list[ir.Value]:
-    """What has one part for each filter: weights, bias, the weights' scales where they are codes, slopes."""
+def _filter_constants(conv: ir.Node) -> list[ir.Value]:
+    """Inputs with one part per filter: weights, bias, the scales of quantized weights, slopes of PRelu."""
     return [value for value in map(partial(operand, conv), (1, 2, 4, 5)) if value is not None]
 
 
-def _cut(node: ir.Node) -> list[int] | None:
-    """How many pixels a Slice leaves out on each side of images; None for other nodes, and other Slices."""
+def _cropped_pixels(node: ir.Node) -> list[int] | None:
+    """Pixels that a Slice crops (top, left, bottom, right); None for other nodes and other Slices."""
     x = dims_of(node.inputs[0]) or ()
     starts, ends, axes, steps = (array_of(operand(node, place)) for place in range(1, 5))
     if not is_op(node, "Slice") or len(x) != 4 or starts is None or ends is None or axes is None:

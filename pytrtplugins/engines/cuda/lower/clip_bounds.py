@@ -1,4 +1,4 @@
-"""Bounds of Clip that are left out, in bfloat16: kernels compute in float32, whose largest number is none of bfloat16's."""
+"""Write the default bounds of a bfloat16 Clip, since kernels compute in float32, which has larger numbers."""
 
 from __future__ import annotations
 

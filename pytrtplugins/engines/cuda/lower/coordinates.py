@@ -1,4 +1,4 @@
-"""Coordinates of GridSample and RoiAlign, which stay float32 in a network of float16: there, they would miss by parts of a pixel."""
+"""Find the coordinates of GridSample and RoiAlign, which stay float32 in a float16 network for accuracy below a pixel."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["coordinate_inputs", "coordinate_nodes"]
 
 
 def coordinate_inputs(node: ir.Node) -> frozenset[int]:
-    """Places of a node's inputs that are coordinates."""
+    """Indices of a node's inputs that are coordinates."""
     return frozenset((1,)) if is_op(node, "GridSample") or is_op(node, "RoiAlign") else frozenset()
 
 
 def coordinate_nodes(graph: ir.Graph) -> list[str]:
-    """Names of the nodes that make coordinates: elementwise operators, and those that move values, up to the layers before."""
+    """Names of the elementwise and data movement nodes that compute coordinates, back to the layers before them."""
     readers = ((node, place) for node in graph for place in coordinate_inputs(node))
     values, found = [operand(node, place) for node, place in readers], dict[str, None]()
     while values:

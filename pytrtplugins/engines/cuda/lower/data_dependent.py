@@ -1,4 +1,4 @@
-"""Which tensors hang on values: their dims, or whether they are computed at all, only the run tells."""
+"""Find tensors with data-dependent dims, and tensors that only some branches compute."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SIZED = (
 
 
 def values_read_by(node: ir.Node) -> Iterator[ir.Value]:
-    """What a node reads, also in its subgraphs from outside of them."""
+    """Yield the values that a node reads: its inputs, and outer-scope values that its subgraphs read."""
     yield from (value for value in node.inputs if value is not None)
     for attribute in node.attributes.values():
         graphs = [attribute.value] if attribute.type.name == "GRAPH" else ()
@@ -45,7 +45,7 @@ def values_read_by(node: ir.Node) -> Iterator[ir.Value]:
 
 
 def _outer_values(graph: ir.Graph) -> Iterator[ir.Value]:
-    """What a subgraph takes from around it."""
+    """Yield the outer-scope values that a subgraph reads."""
     nodes, graphs = list(graph.all_nodes()), [graph, *graph.subgraphs()]
     own = {value for node in nodes for value in node.outputs}
     own |= {value for each in graphs for value in (*each.inputs, *each.initializers.values())}
@@ -54,7 +54,7 @@ def _outer_values(graph: ir.Graph) -> Iterator[ir.Value]:
 
 
 def data_dependent_values(graph: ir.Graph) -> set[ir.Value]:
-    """The tensors of a graph that hang on the values of others, and not only on their dims.
+    """Find the tensors of a graph whose dims or existence depend on the values of other tensors, not only on their dims.
 
     They are (1) what NonZero and its like give; (2) results of an If with a computed condition, and of a Loop or Scan;
     (3) results of operators whose axes, sizes or counts are computed, where the dims are unknown, or declared and not checked in the
@@ -64,22 +64,22 @@ def data_dependent_values(graph: ir.Graph) -> set[ir.Value]:
         return set()
     free = {str(dim.value) for value in graph.inputs for dim in value.shape or () if not isinstance(dim, int)}
     plain: set[ir.Value] = set()
-    hanging: set[ir.Value] = set()
+    dependent: set[ir.Value] = set()
 
     def is_plain(value: ir.Value) -> bool:
         return value in plain or constant(value) is not None
 
     for node in graph:
         read = list(values_read_by(node))
-        if hanging.intersection(read) or (not node.domain and _is_data_dependent_source(node, plain, free)):
-            hanging.update(node.outputs)
+        if dependent.intersection(read) or (not node.domain and _is_data_dependent_source(node, plain, free)):
+            dependent.update(node.outputs)
         elif node.op_type in _READ_DIMS or (all(map(is_plain, read)) and node.op_type not in CONTROL_FLOW):
             plain.update(node.outputs)
-    return hanging
+    return dependent
 
 
 def _may_be_data_dependent_source(node: ir.Node) -> bool:
-    """Whether a node is of those that `_is_data_dependent_source` looks at: most networks have none."""
+    """Whether `_is_data_dependent_source` can be true of a node; a quick test, since most networks have no such node."""
     if node.op_type in (*CONTROL_FLOW, *_CHOOSE):
         return True
     values = (operand(node, place) for place in HOST_INPUTS.get(node.op_type, ()))
@@ -87,7 +87,7 @@ def _may_be_data_dependent_source(node: ir.Node) -> bool:
 
 
 def _is_data_dependent_source(node: ir.Node, plain: set[ir.Value], free: set[str]) -> bool:
-    """Whether a node gives what hangs on the values of its inputs."""
+    """Whether the dims or the existence of a node's outputs depend on the values of its inputs."""
 
     def computed(places: range | tuple[int, ...]) -> bool:
         values = (operand(node, place) for place in places)

@@ -1,4 +1,4 @@
-"""Dims of what fused nodes give, once those of what they read are known."""
+"""Infer the output dims of fused nodes from their input dims."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["fused_dims"]
 
 
 def fused_dims(node: ir.Node) -> list[Sequence[int]] | None:
-    """Dims of a fused node's output; None for other nodes, and where those of its inputs are not known."""
+    """Infer the output dims of a fused node; None for other nodes, and where input dims are unknown."""
     known = [tuple(dims_of(value) or (None,)) for value in node.inputs if value is not None]
     dims = [tuple(dim for dim in each if isinstance(dim, int)) for each in known]
     if node.domain != DOMAIN or dims != known:

@@ -1,4 +1,4 @@
-"""Checks that dims fit each other: those that a model says before it is lowered, those of a run before anything is planned or launched."""
+"""Check that dims of operands agree: the model's before lowering, and those of a run before planning or launching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalization of groups of channels → of rows, between two reshapes."""
+"""Rewrite GroupNormalization as LayerNormalization between two Reshapes."""
 
 from __future__ import annotations
 

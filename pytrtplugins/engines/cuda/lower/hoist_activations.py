@@ -1,4 +1,4 @@
-"""Activations and rounding to codes behind what only moves a convolution's values → before it."""
+"""Hoist activations and QuantizeLinear above Reshape, Transpose, Slice and DepthToSpace, next to the convolution."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOVING = ("DepthToSpace", "Reshape", "Slice", "Transpose")
 
 
 class HoistActivations(Rewrite["list[ir.Node]"]):
-    """Activation or QuantizeLinear behind moves of what a convolution gives → before them, where the convolution takes it.
+    """Conv, data movement, activation or QuantizeLinear → Conv, activation, data movement: the convolution can absorb it then.
 
     What does not match: (1) an activation that is none of a convolution's; (2) codes that are not int8 or FP8 around 0 with one scale;
     (3) values that something else reads too.
@@ -29,7 +29,7 @@ class HoistActivations(Rewrite["list[ir.Node]"]):
 
     @override
     def match(self, node: ir.Node) -> list[ir.Node] | None:
-        """The convolution, and the moves in their order."""
+        """Return the convolution and the nodes of data movement after it, in order."""
         if node.domain or node.op_type not in _ABSORBED:  # case 1
             return None
         if is_op(node, "QuantizeLinear") and codes_scale(node) is None:  # case 2

@@ -54,7 +54,7 @@ class FuseHorizontally(Rewrite["list[ir.Node]"]):
             key = _key(node)
             if key is not None:
                 groups.setdefault(key, []).append(node)  # case 5: each form has its group
-        fused = {nodes[0]: _arranged(nodes) for nodes in groups.values()}
+        fused = {nodes[0]: _choose_order(nodes) for nodes in groups.values()}
         self._fused = {first: nodes for first, nodes in fused.items() if len(nodes) > 1}
 
     def match(self, node: ir.Node) -> list[ir.Node] | None:
@@ -76,7 +76,7 @@ def _key(node: ir.Node) -> Any:
     rows = has_rows(node)
     if rows and not _leads_to_attention(node.outputs[0]):
         return None
-    if not rows and (dims[0] % _channels_apart(node) or not _is_read_as_view(node)):  # cases 3 and 4
+    if not rows and (dims[0] % _channel_alignment(node) or not _is_read_as_view(node)):  # cases 3 and 4
         return None
     form = tuple(str(at[name].value) for name in _FORM)
     y_scale = scale_of(node, "y_scale")
@@ -86,7 +86,7 @@ def _key(node: ir.Node) -> Any:
 
 
 def _leads_to_attention(value: ir.Value) -> bool:
-    """Whether attentions read a tensor as q, k or v, and nothing else does, but to say otherwise how it lies."""
+    """Whether only Attention nodes read a tensor, as q, k or v, possibly through data movement."""
 
     def leads(node: ir.Node, index: int) -> bool:
         if is_op(node, "Attention", DOMAIN):
@@ -98,54 +98,54 @@ def _leads_to_attention(value: ir.Value) -> bool:
 
 
 def _is_read_as_view(node: ir.Node) -> bool:
-    """Whether a run of channels serves all readers: plugins and the network's outputs want memory without gaps."""
+    """Whether all readers accept a strided view of channels; plugins and network outputs need dense memory."""
     output = node.outputs[0]
     return not output.is_graph_output() and all(use.node.domain in ("", DOMAIN) for use in output.uses())
 
 
-def _channels_apart(node: ir.Node) -> int:
-    """Channels that a part has to be a multiple of, to be a view."""
+def _channel_alignment(node: ir.Node) -> int:
+    """Channel alignment that a part needs to be a view."""
     return VECTOR_BYTES if scale_of(node, "y_scale") else VECTOR_BYTES // 2
 
 
-def _arranged(nodes: Sequence[ir.Node]) -> list[ir.Node]:
-    """Those of some convolutions with one key that are fused, in the order of their channels; case 6 stays out."""
+def _choose_order(nodes: Sequence[ir.Node]) -> list[ir.Node]:
+    """Choose which convolutions of one key are fused, in the order of their channels, so that concats can share memory (case 6)."""
     joins = {node: _concats(node) for node in nodes}
     others = [node for node in nodes if not joins[node]]
     best: list[ir.Node] = []
     order = others
     for concat in dict.fromkeys(concat for found in joins.values() for concat in found):
         parts = [value.producer() if value is not None else None for value in concat.inputs]
-        first = _run(parts, nodes)
-        last = _run(parts[::-1], nodes)[::-1]
+        first = _leading_convolutions(parts, nodes)
+        last = _leading_convolutions(parts[::-1], nodes)[::-1]
         if len(first) > len(best):
             best, order = first, [*others, *first]
-        if len(last) > len(best) and _begins_apart(concat, last):
+        if len(last) > len(best) and _is_tail_aligned(concat, last):
             best, order = last, [*last, *others]
     return order
 
 
 def _concats(node: ir.Node) -> list[ir.Node]:
-    """The concats along the channels that read a convolution."""
+    """Concat nodes along the channels that read a convolution."""
     readers = [use.node for use in node.outputs[0].uses()]
     return [reader for reader in readers if is_op(reader, "Concat") and reader.attributes.get_int("axis") in (1, -3)]
 
 
-def _run(parts: Sequence[ir.Node | None], nodes: Sequence[ir.Node]) -> list[ir.Node]:
-    """The convolutions, each once, that a concat's parts begin with."""
-    found: list[ir.Node] = []
+def _leading_convolutions(parts: Sequence[ir.Node | None], nodes: Sequence[ir.Node]) -> list[ir.Node]:
+    """The longest prefix of a concat's parts that are distinct convolutions of the list."""
+    prefix: list[ir.Node] = []
     for part in parts:
-        if part is None or part not in nodes or part in found:
+        if part is None or part not in nodes or part in prefix:
             break
-        found.append(part)
-    return found
+        prefix.append(part)
+    return prefix
 
 
-def _begins_apart(concat: ir.Node, last: Sequence[ir.Node]) -> bool:
-    """Whether the parts that a concat ends with can be part of a view."""
+def _is_tail_aligned(concat: ir.Node, last: Sequence[ir.Node]) -> bool:
+    """Whether the last parts of a concat begin at an aligned channel, so that they can be a view."""
     before = [value.shape for value in concat.inputs[: len(concat.inputs) - len(last)] if value is not None]
     sizes = [shape[1] for shape in before if shape is not None and isinstance(shape[1], int)]
-    return len(sizes) == len(before) and sum(sizes) % _channels_apart(last[0]) == 0
+    return len(sizes) == len(before) and sum(sizes) % _channel_alignment(last[0]) == 0
 
 
 def _fuse(graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:

@@ -1,4 +1,4 @@
-"""Products with a constant matrix → this engine's convolution of 1x1 pixels: a tensor's rows are its pixels."""
+"""Rewrite MatMul and Gemm with a constant matrix as a 1x1 convolution, whose pixels are the tensor's rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["FuseBiases", "FuseMatMuls"]
 
 @dataclass(frozen=True)
 class _Product:
-    """Of rows with a matrix.
+    """The operands of a product of rows with a constant matrix.
 
     Attributes:
         weights: (N, K), floats, or codes of int8.
@@ -68,7 +68,9 @@ class FuseMatMuls(Rewrite[_Product]):
         weights = array_of(node.inputs[1] if origin is None else origin.inputs[0])
         if weights is None or weights.ndim != 2 or not weights.size:  # case 1
             return None
-        if origin is not None and (alpha != 1 or weights.dtype != np.int8 or not _by_column(origin, transposed)):
+        if origin is not None and (
+            alpha != 1 or weights.dtype != np.int8 or not _has_column_scales(origin, transposed)
+        ):
             return None  # case 5
         weights = weights if transposed else weights.T
         if alpha != 1:
@@ -86,9 +88,9 @@ class FuseMatMuls(Rewrite[_Product]):
         name = str(node.outputs[0].name)
         filters = add_constant(graph, f"{name}.weights", row_major(match.weights)[..., None, None])
         if match.origin is not None:
-            filters = _dequantized(graph, node, match.origin, filters)
+            filters = _dequantize_filters(graph, node, match.origin, filters)
         beta = node.attributes.get_float("beta", 1.0)
-        bias = _bias(graph, name, match.bias, beta, len(match.weights))
+        bias = _make_bias(graph, name, match.bias, beta, len(match.weights))
         made = fused_convolution(graph, node, [node.inputs[0], filters, bias], rows=1)
         if match.added is None:
             swap(graph, [node], made.outputs[0])
@@ -143,7 +145,7 @@ def _has_rows(x: ir.Value | None) -> bool:
     return len(dims) >= 2 and isinstance(dims[-1], int) and 0 not in dims  # else case 2 of `FuseMatMuls`
 
 
-def _by_column(origin: ir.Node, transposed: bool) -> bool:
+def _has_column_scales(origin: ir.Node, transposed: bool) -> bool:
     """Whether int8 weights have one scale, or one for each column of the result."""
     steps = array_of(origin.inputs[1])
     axis = origin.attributes.get_int("axis", 1)
@@ -151,17 +153,17 @@ def _by_column(origin: ir.Node, transposed: bool) -> bool:
 
 
 def _is_row(dims: tuple[Any, ...] | None, filters: int) -> bool:
-    """Whether something of these dims is added to every row alike."""
+    """Whether a tensor of these dims broadcasts along all rows: (N) or one number."""
     return dims is not None and (not dims or dims[-1] in (1, filters)) and all(dim == 1 for dim in dims[:-1])
 
 
 def _is_dequantized(c: ir.Value, filters: int) -> bool:
-    """Whether it is a bias that is constant once constants are folded."""
+    """Whether C is computed from constants alone and has dims (N)."""
     return comes_from_constants(c) and dims_of(c) == (filters,)
 
 
-def _dequantized(graph: ir.Graph, node: ir.Node, origin: ir.Node, codes: ir.Value) -> ir.Value:
-    """The filters that codes stand for."""
+def _dequantize_filters(graph: ir.Graph, node: ir.Node, origin: ir.Node, codes: ir.Value) -> ir.Value:
+    """Dequantize the filters by a new DequantizeLinear, and return its output."""
     inputs = [codes, *origin.inputs[1:]]
     made = require("onnx_ir", extra="onnx").node("DequantizeLinear", inputs, {"axis": 0}, name=f"{codes.name}.floats")
     floats: ir.Value = made.outputs[0]
@@ -170,8 +172,8 @@ def _dequantized(graph: ir.Graph, node: ir.Node, origin: ir.Node, codes: ir.Valu
     return floats
 
 
-def _bias(graph: ir.Graph, name: str, c: ir.Value | None, beta: float, filters: int) -> ir.Value:
-    """(N) float32, or what becomes that once constants are folded."""
+def _make_bias(graph: ir.Graph, name: str, c: ir.Value | None, beta: float, filters: int) -> ir.Value:
+    """Return the bias, (N) float32, as a constant, or the value that constant folding makes one."""
     array = np.zeros(1, np.float32) if c is None else array_of(c)
     if array is None:
         assert c is not None

@@ -143,14 +143,14 @@ class _Groups:
             self._merge(self._of[producer], self._of[node], equal=True)
         for producer, node in reversed(pairs):
             self._merge(self._of[producer], self._of[node], equal=False)
-        return [group for group in dict.fromkeys(self._of.values()) if group.takes_part and not _stays(group)]
+        return [group for group in dict.fromkeys(self._of.values()) if group.takes_part and not _only_converts(group)]
 
     def _merge(self, first: _Group, second: _Group, equal: bool) -> None:
         if first is second or not (first.takes_part and second.takes_part):
             return
         if first.behind & second.before & ~(first.mask | second.mask):
             return
-        together = _together(first, second)
+        together = _merged_rows(first, second)
         if (together is not None) is not equal:
             return
         if not equal and (first.axes or not _only_feeds(first, second) or len(first.nodes) > _MAX_REPEATED):
@@ -183,11 +183,11 @@ def _group(node: ir.Node, mask: int, before: int, behind: int, late: bool) -> _G
     if not late and (row := row_axes(node)) is not None:
         return _Group([node], row[0], mask, before, behind, True, row[1])
     dims = dims_of(node.outputs[0]) if node.outputs else None
-    return _Group([node], tuple(dims or ()), mask, before, behind, not late and _takes_part(node))
+    return _Group([node], tuple(dims or ()), mask, before, behind, not late and _can_be_grouped(node))
 
 
-def _together(first: _Group, second: _Group) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Dims and axes of two groups as one; None where one is not as large as the other, or has other rows."""
+def _merged_rows(first: _Group, second: _Group) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Dims and row axes of two groups merged; None if their dims or rows differ."""
     if first.axes and second.axes:
         return (first.dims, first.axes) if (first.dims, first.axes) == (second.dims, second.axes) else None
     rows, plain = (first, second) if first.axes else (second, first)
@@ -196,7 +196,7 @@ def _together(first: _Group, second: _Group) -> tuple[tuple[int, ...], tuple[int
     return (rows.dims, rows.axes) if rows.axes and plain.dims == rows.row_dims else None
 
 
-def _takes_part(node: ir.Node) -> bool:
+def _can_be_grouped(node: ir.Node) -> bool:
     dims = dims_of(node.outputs[0]) if len(node.outputs) == 1 else None
     return (
         dims is not None
@@ -206,8 +206,8 @@ def _takes_part(node: ir.Node) -> bool:
     )
 
 
-def _stays(group: _Group) -> bool:
-    """Whether all that is done is converting between float types, and to or from codes once."""
+def _only_converts(group: _Group) -> bool:
+    """Whether a group only converts types: Casts between floats, and at most one Q or DQ; it stays as it is."""
     others = [
         node
         for node in group.nodes
@@ -218,7 +218,7 @@ def _stays(group: _Group) -> bool:
 
 
 def _only_feeds(first: _Group, second: _Group) -> bool:
-    """Whether nothing but the second group reads what the first one gives."""
+    """Whether only the second group reads the outputs of the first one."""
     readers = set(second.nodes)
     return all(
         not value.is_graph_output() and all(use.node in readers for use in value.uses()) for value in first.outputs()
@@ -226,7 +226,7 @@ def _only_feeds(first: _Group, second: _Group) -> bool:
 
 
 def _replace(graph: ir.Graph, group: _Group) -> None:
-    """Put one node in the place of a group's."""
+    """Replace the nodes of a group by one node."""
     order = {node: index for index, node in enumerate(graph)}
     group.nodes.sort(key=order.__getitem__)
     outputs, writer = group.outputs(), Writer(graph)

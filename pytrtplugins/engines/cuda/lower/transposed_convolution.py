@@ -1,4 +1,4 @@
-"""ConvTranspose → one convolution that gives the pixels of a block as channels, and the blocks that are made of them."""
+"""Rewrite ConvTranspose as Conv and DepthToSpace (sub-pixel convolution)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ANY = 1 << 20
 
 @dataclass(frozen=True)
 class PhaseAxis:
-    """One axis of a transposed convolution, as one of a convolution that gives a block of values for each place.
+    """One axis of a ConvTranspose as an axis of a Conv whose channels are blocks of ``stride`` output values.
 
     Value o of the output is value (o + shift) % stride of block (o + shift) // stride; its place in the block is its phase.
 
@@ -50,7 +50,7 @@ class PhaseAxis:
 
     @classmethod
     def of(cls, kernel: int, stride: int, dilation: int, pad: int, given: int, wanted: int, is_free: bool) -> PhaseAxis:
-        """The axis whose convolution has fewest taps, and cuts least off.
+        """Choose the shift whose convolution has the fewest taps, then the one that cuts the fewest values off.
 
         Args:
             kernel: Taps of the filter.
@@ -76,19 +76,19 @@ class PhaseAxis:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the blocks have more values than are wanted."""
+        """Whether a Slice must crop the blocks, which have more values than the output."""
         return self.stride * self.blocks != self.size
 
     @property
     def end(self) -> int:
-        """Where a Slice of the blocks' values ends."""
+        """The ``ends`` of the Slice that crops the blocks."""
         behind = self.stride * self.blocks - self.shift - self.size
         return (-behind or np.iinfo(np.int64).max) if self.is_free else self.shift + self.size
 
 
 @dataclass(frozen=True)
 class _Match:
-    """Down and across, the weights, what dequantizes them, and the bias."""
+    """The two axes (rows, columns), the weights or their codes, the DequantizeLinear of the codes, and the bias."""
 
     axes: tuple[PhaseAxis, PhaseAxis]
     weights: npt.NDArray[Any]
@@ -97,7 +97,7 @@ class _Match:
 
 
 class ConvTransposeToConv(Rewrite[_Match]):
-    """ConvTranspose → Conv, DepthToSpace, and a Slice where blocks are cut.
+    """ConvTranspose → Conv, DepthToSpace, and a Slice where the blocks must be cropped.
 
     The pixels of an output fall into phases, by their places between those of the input. Each phase is a convolution with a
     part of the taps; one convolution gives them all as channels, with filters of ceil(k / stride) taps, as every other is run.
@@ -116,11 +116,11 @@ class ConvTransposeToConv(Rewrite[_Match]):
     def match(self, node: ir.Node) -> _Match | None:
         if not is_op(node, "ConvTranspose") or not is_float(node):  # case 5
             return None
-        sizes = _sizes(node)
+        sizes = _window_sizes(node)
         if sizes is None:  # cases 1 and 3
             return None
-        weights, origin = _codes(node)
-        bias = _numbers(operand(node, 2))
+        weights, origin = _weights_and_origin(node)
+        bias = _constant_values(operand(node, 2))
         if weights is None or (operand(node, 2) is not None and bias is None):  # cases 2 and 4
             return None
         given, wanted, free = sizes
@@ -133,12 +133,12 @@ class ConvTransposeToConv(Rewrite[_Match]):
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Match) -> None:
         made, (down, across), group = _Nodes(graph, node), match.axes, node.attributes.get_int("group", 1)
         x, dims = node.inputs[0], dims_of(node.outputs[0]) or ()
-        weights, phases = _rearranged(match, group), down.stride * across.stride
-        bias = () if match.bias is None else (_of_phases(match.bias, phases, group),)
+        weights, phases = _convolution_weights(match, group), down.stride * across.stride
+        bias = () if match.bias is None else (_convolution_bias(match.bias, phases, group),)
         read = [x, made.filters(weights, match.origin, phases), *bias]
         pads = [axis.pads[end] for end in (0, 1) for axis in match.axes]
-        value = made.add("Conv", read, "phases", (len(weights), *_known(match.axes)), pads=pads, group=group)
-        value = _blocks(made, value, match.axes, len(weights) // phases, group)
+        value = made.add("Conv", read, "phases", (len(weights), *_block_dims(match.axes)), pads=pads, group=group)
+        value = _blocks_to_pixels(made, value, match.axes, len(weights) // phases, group)
         cut = [(index + 2, axis) for index, axis in enumerate(match.axes) if axis.is_cut]
         if cut:
             begins, ends = [axis.shift for _, axis in cut], [axis.end for _, axis in cut]
@@ -148,7 +148,7 @@ class ConvTransposeToConv(Rewrite[_Match]):
 
 
 class _Nodes(NewNodes):
-    """Adds nodes whose outputs have the batch of what they replace; dims are those behind it."""
+    """Add nodes whose outputs keep the batch of the replaced output; ``dims`` are those after the batch."""
 
     @override
     def add(
@@ -165,7 +165,7 @@ class _Nodes(NewNodes):
         return super().add(op, inputs, what, [self.y.shape[0], *dims], like, is_named, **attributes)
 
     def filters(self, weights: npt.NDArray[Any], origin: ir.Node | None, phases: int) -> npt.NDArray[Any] | ir.Value:
-        """The weights, or what dequantizes their codes."""
+        """Return the weights, or the output of a new DequantizeLinear of their codes."""
         if origin is None:
             return weights
         steps, zero = (array_of(operand(origin, index)) for index in (1, 2))
@@ -178,8 +178,8 @@ class _Nodes(NewNodes):
 # -- inside ----------------------------------------------------------------------------------------------------------------
 
 
-def _codes(node: ir.Node) -> tuple[npt.NDArray[Any] | None, ir.Node | None]:
-    """The weights, (C, K / group, …), and what dequantizes them; None in cases 2 and 4."""
+def _weights_and_origin(node: ir.Node) -> tuple[npt.NDArray[Any] | None, ir.Node | None]:
+    """Return the weights or their codes, (C, K / group, …), and their DequantizeLinear; None in cases 2 and 4."""
     value = operand(node, 1)
     origin = None if value is None else value.producer()
     if origin is None or not is_op(origin, "DequantizeLinear"):
@@ -191,8 +191,8 @@ def _codes(node: ir.Node) -> tuple[npt.NDArray[Any] | None, ir.Node | None]:
     return (codes, origin) if steps.size == 1 or (steps.ndim == 1 and by_filter) else (None, None)
 
 
-def _numbers(value: ir.Value | None) -> npt.NDArray[Any] | None:
-    """A constant, of codes perhaps."""
+def _constant_values(value: ir.Value | None) -> npt.NDArray[Any] | None:
+    """Return the values of a constant, dequantized if it is stored as codes; None if it is computed."""
     origin = None if value is None else value.producer()
     if origin is None or not is_op(origin, "DequantizeLinear"):
         return array_of(value)  # type: ignore[no-any-return]
@@ -205,7 +205,7 @@ def _numbers(value: ir.Value | None) -> npt.NDArray[Any] | None:
 def transposed_windows(
     node: ir.Node, kernel: Sequence[int], given: Sequence[int], wanted: Sequence[int]
 ) -> tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int]]:
-    """Kernel, strides, dilations, and how much of the whole output comes before what is wanted, along each axis."""
+    """Return kernel, strides, dilations and the pads before the output of a ConvTranspose, each by axis."""
     at, ones = node.attributes, [1] * len(kernel)
     strides, dilations = at.get_ints("strides", ones), at.get_ints("dilations", ones)
     mode = at.get_string("auto_pad", "NOTSET")
@@ -217,25 +217,25 @@ def transposed_windows(
     return kernel, strides, dilations, [all_ // 2 if mode == "SAME_UPPER" else all_ - all_ // 2 for all_ in rest]
 
 
-def _rearranged(match: _Match, group: int) -> npt.NDArray[Any]:
-    """The weights as a convolution's, (K * phases, C / group, taps down, taps across)."""
+def _convolution_weights(match: _Match, group: int) -> npt.NDArray[Any]:
+    """Rearrange the weights of a ConvTranspose as those of the Conv: (K * phases, C / group, taps down, taps across)."""
     down, across = (axis.taps for axis in match.axes)
     parts = match.weights.reshape(group, -1, *match.weights.shape[1:]).swapaxes(1, 2)
-    found = np.zeros((group, len(down), len(across), *parts.shape[1:3], down.shape[1], across.shape[1]), parts.dtype)
+    result = np.zeros((group, len(down), len(across), *parts.shape[1:3], down.shape[1], across.shape[1]), parts.dtype)
     for i, r in np.argwhere(down >= 0):
         for j, s in np.argwhere(across >= 0):
-            found[:, i, j, :, :, r, s] = parts[..., down[i, r], across[j, s]]
+            result[:, i, j, :, :, r, s] = parts[..., down[i, r], across[j, s]]
     if group > 1:  # a filter's phases side by side
-        found = np.moveaxis(found, 3, 1)
-    return found.reshape(-1, *found.shape[-3:])
+        result = np.moveaxis(result, 3, 1)
+    return result.reshape(-1, *result.shape[-3:])
 
 
-def _of_phases(bias: npt.NDArray[Any], phases: int, group: int) -> npt.NDArray[Any]:
+def _convolution_bias(bias: npt.NDArray[Any], phases: int, group: int) -> npt.NDArray[Any]:
     return np.tile(bias, phases) if group == 1 else bias.repeat(phases)
 
 
-def _sizes(node: ir.Node) -> tuple[Sequence[int], Sequence[int], Sequence[bool]] | None:
-    """Sizes of the input and the output of a transposed convolution, and which are examples; None in cases 1 and 3."""
+def _window_sizes(node: ir.Node) -> tuple[Sequence[int], Sequence[int], Sequence[bool]] | None:
+    """Return (H, W) of input and output, and which are free, with an example size; None in cases 1 and 3."""
     at, weights = node.attributes, dims_of(operand(node, 1)) or ()
     given, wanted = (list((dims_of(value) or ())[2:]) for value in (node.inputs[0], node.outputs[0]))
     if len(given) != 2 or len(wanted) != 2 or 0 in (*given, *wanted) or len(weights) != 4:
@@ -253,26 +253,28 @@ def _sizes(node: ir.Node) -> tuple[Sequence[int], Sequence[int], Sequence[bool]]
     return (given, wanted, free) if all(isinstance(size, int) for size in wanted) else None
 
 
-def _known(axes: tuple[PhaseAxis, PhaseAxis], strides: Sequence[int] = (1, 1)) -> list[int | None]:
-    """How many blocks there are, times strides; None where an input's size is unknown."""
+def _block_dims(axes: tuple[PhaseAxis, PhaseAxis], strides: Sequence[int] = (1, 1)) -> list[int | None]:
+    """Dims of the blocks, times ``strides``; None along an axis whose input size is unknown."""
     return [None if axis.is_free else axis.blocks * stride for axis, stride in zip(axes, strides, strict=True)]
 
 
-def _blocks(made: _Nodes, x: ir.Value, axes: tuple[PhaseAxis, PhaseAxis], channels: int, group: int) -> ir.Value:
-    """The channels of each pixel as a block of pixels."""
+def _blocks_to_pixels(
+    made: _Nodes, x: ir.Value, axes: tuple[PhaseAxis, PhaseAxis], channels: int, group: int
+) -> ir.Value:
+    """Move the channels of each pixel to a block of pixels: DepthToSpace, or Reshape and Transpose if strides differ."""
     s, t = (axis.stride for axis in axes)
-    dims = (channels, *_known(axes, (s, t)))
+    dims = (channels, *_block_dims(axes, (s, t)))
     if s == t == 1:
         return x
     if s == t:
         return made.add("DepthToSpace", [x], "blocks", dims, blocksize=s, mode="DCR" if group == 1 else "CRD")
     parts, order = ((s, t, channels), (0, 3, 4, 1, 5, 2)) if group == 1 else ((channels, s, t), (0, 1, 4, 2, 5, 3))
-    parted = (*parts, *_known(axes))
-    x = made.add("Reshape", [x, _target(parted)], "parted", parted)
+    parted = (*parts, *_block_dims(axes))
+    x = made.add("Reshape", [x, _reshape_target(parted)], "parted", parted)
     x = made.add("Transpose", [x], "turned", [(0, *parted)[axis] for axis in order[1:]], perm=list(order))
-    return made.add("Reshape", [x, _target(dims)], "blocks", dims)
+    return made.add("Reshape", [x, _reshape_target(dims)], "blocks", dims)
 
 
-def _target(dims: Sequence[int | None]) -> npt.NDArray[np.int64]:
-    """What a Reshape is told, behind the batch."""
+def _reshape_target(dims: Sequence[int | None]) -> npt.NDArray[np.int64]:
+    """The ``shape`` input of a Reshape that keeps the batch and has these dims after it."""
     return np.array([0, *(-1 if size is None else size for size in dims)], np.int64)

@@ -1,4 +1,4 @@
-"""ConvTranspose of volumes → of frames, whose channels are those of several frames."""
+"""Rewrite a 3-D ConvTranspose as a 2-D one, whose input channels are those of several frames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["transposed_convolution"]
 
 
 def transposed_convolution(layer: Layer) -> Found | None:
-    """A ConvTranspose of frames; None where weights or bias are computed in the run.
+    """Write a 3-D ConvTranspose as a 2-D one; None where weights or bias are computed in the run.
 
     The frames of an output fall into phases, by their places between those of the input. Each phase is a sum over a part of
     the filters' depth: one ConvTranspose reads the frames of such a sum side by side as channels, and gives those of all phases
@@ -94,7 +94,7 @@ def _codes(node: ir.Node, group: int) -> tuple[npt.NDArray[Any] | None, list[npt
 
 
 def _constant(value: ir.Value | None) -> npt.NDArray[Any] | None:
-    """A constant, of codes perhaps."""
+    """Return the values of a constant, dequantized if it is stored as codes; None if it is computed."""
     origin = None if value is None else value.producer()
     if origin is None or not is_op(origin, "DequantizeLinear"):
         return array_of(value)  # type: ignore[no-any-return]

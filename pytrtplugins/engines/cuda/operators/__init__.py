@@ -1,4 +1,4 @@
-"""Standard operators that run array by array, by NumPy's names in whatever module of arrays the device has."""
+"""ONNX operators written with NumPy's API; they run on CuPy or NumPy arrays."""
 
 from . import (  # noqa: F401  # they put their operators into the tables
     elementwise,

@@ -1,4 +1,4 @@
-"""Operators that take values from positions, or put them there."""
+"""Gather and scatter operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that move values and change none."""
+"""Data movement operators."""
 
 from __future__ import annotations
 

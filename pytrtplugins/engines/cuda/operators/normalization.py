@@ -1,4 +1,4 @@
-"""Operators that bring values to a mean and a variance; sums in float32."""
+"""Normalization operators; sums in float32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators between real values and codes."""
+"""Quantization operators."""
 
 from __future__ import annotations
 

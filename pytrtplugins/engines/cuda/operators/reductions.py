@@ -1,4 +1,4 @@
-"""Operators that make one value of many along some axes."""
+"""Reduction operators, ArgMax and ArgMin, and TopK."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that read between pixels."""
+"""Resampling operators: Resize, GridSample, RoiAlign, DeformConv and the like."""
 
 from __future__ import annotations
 

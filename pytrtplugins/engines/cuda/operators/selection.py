@@ -1,4 +1,4 @@
-"""Operators that choose among values, and say only in the run how many they choose; on the host, since what follows needs to know."""
+"""Operators with data-dependent output sizes: NonMaxSuppression, Unique, Compress, NonZero; they run on the host."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _suppress(
     found = [
         (image, kind, int(box))
         for image, kind in np.ndindex(scores.shape[:2])
-        for box in _kept(corners[image], scores[image, kind], limit, overlap, lowest)
+        for box in _suppressed_indices(corners[image], scores[image, kind], limit, overlap, lowest)
     ]
     return np.array(found, np.int64).reshape(-1, 3)
 
@@ -41,8 +41,8 @@ def _corners(boxes: Any, centered: bool) -> Any:
     return np.concatenate([np.minimum(one, other), np.maximum(one, other)], axis=-1)
 
 
-def _kept(corners: Any, scores: Any, limit: int, overlap: Any, lowest: float) -> list[Any]:
-    """The boxes of one class that stay, the best first."""
+def _suppressed_indices(corners: Any, scores: Any, limit: int, overlap: Any, lowest: float) -> list[Any]:
+    """Indices of the boxes of one class that suppression keeps, the best first."""
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > lowest]
     areas, kept = np.prod(corners[:, 2:] - corners[:, :2], axis=1), list[Any]()

@@ -1,4 +1,4 @@
-"""Operator → its function, and which of its inputs that function needs as numbers of the host."""
+"""The table of operators: the function of each, its inputs that are needed on the host, and whether it can be captured."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NOT_CAPTURABLE: set[str] = set()
 def op(
     *names: str, host_inputs: tuple[int, ...] = (), capturable: bool = True, raw: bool = False
 ) -> Callable[[Function], Function]:
-    """Note a function under the names of its operators.
+    """Register a function for operators.
 
     Args:
         *names: Of operators of ONNX's own domain, or of this engine's.
@@ -75,7 +75,7 @@ def op(
 
 
 def unsupported_reason(name: str, attributes: Attributes, inputs: Sequence[str], constants: Mapping[str, Any]) -> str:
-    """Why an operator of `OPS` is not run as a node has it; empty where it is.
+    """Why an operator of `OPS` cannot run with a node's attributes and inputs; empty where it can.
 
     Args:
         name: Of the operator.

@@ -1,4 +1,4 @@
-"""Operators whose values are made of windows: pools, and convolutions that no kernel of this engine computes."""
+"""Pools and convolutions for which the engine has no kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .table import Attributes, op
 
 @dataclass(frozen=True)
 class Windows:
-    """Where the windows of an operator lie; one number for each axis behind the channels."""
+    """Kernel, strides, dilations and pads of an operator, one number per spatial axis."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -26,7 +26,7 @@ class Windows:
 
     @classmethod
     def of(cls, at: Attributes, kernel: Sequence[int], sizes: Sequence[int], outputs: Sequence[int]) -> Windows:
-        """That of a node; ``auto_pad`` and ``ceil_mode`` follow from the dims."""
+        """The windows of a node; pads for ``auto_pad`` and ``ceil_mode`` are computed from the dims."""
         rank = len(kernel)
         strides, dilations = (tuple(at.get(name, (1,) * rank)) for name in ("strides", "dilations"))
         pads = tuple(at.get("pads", (0,) * (2 * rank)))

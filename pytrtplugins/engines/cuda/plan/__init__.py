@@ -1,1 +1,1 @@
-"""From nodes to a plan: tensors, layouts, memory, the order on streams."""
+"""Make a plan of a lowered model: tensors, layouts, memory, the order of steps on streams."""

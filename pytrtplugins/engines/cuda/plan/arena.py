@@ -1,4 +1,4 @@
-"""Where tensors lie: those that are never needed at the same time share memory."""
+"""Allocate tensors in one arena; tensors whose lifetimes do not overlap share memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALIGNMENT = 256
 
 @dataclass(frozen=True)
 class Block:
-    """Memory that something needs for a time.
+    """A block of memory and its lifetime in steps.
 
     Attributes:
         bytes: How much.
@@ -26,13 +26,13 @@ class Block:
     last: int
 
     def overlaps(self, other: Block) -> bool:
-        """Whether both are needed at the same time."""
+        """Whether the lifetimes of two blocks overlap."""
         return self.first <= other.last and other.first <= self.last
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each block lies.
+    """The offset of each block in the arena.
 
     Attributes:
         offsets: Block → byte where it begins.
@@ -44,7 +44,7 @@ class Layout:
 
 
 def place(blocks: Mapping[str, Block], reuse: bool = True, apart: Callable[[str, str], bool] | None = None) -> Layout:
-    """Give each block a place in one arena, the largest first, each at the lowest place that is free while it is needed.
+    """Allocate blocks in one arena: the largest first, each at the lowest offset that is free during its lifetime.
 
     Args:
         blocks: By name.
@@ -60,20 +60,20 @@ def place(blocks: Mapping[str, Block], reuse: bool = True, apart: Callable[[str,
     for name in order:
         block = blocks[name]
         taken = sorted(
-            (offset, offset + _rounded(blocks[other].bytes))
+            (offset, offset + _align(blocks[other].bytes))
             for other, offset in placed
             if not reuse or (block.overlaps(blocks[other]) if apart is None else not apart(name, other))
         )
-        placed.append((name, _lowest(taken, _rounded(block.bytes))))
-    end = max((offset + _rounded(blocks[name].bytes) for name, offset in placed), default=0)
+        placed.append((name, _lowest_gap(taken, _align(block.bytes))))
+    end = max((offset + _align(blocks[name].bytes) for name, offset in placed), default=0)
     return Layout(dict(placed), end)
 
 
-def _rounded(size: int) -> int:
+def _align(size: int) -> int:
     return -(-max(size, 1) // ALIGNMENT) * ALIGNMENT
 
 
-def _lowest(taken: Sequence[tuple[int, int]], size: int) -> int:
+def _lowest_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
     at = 0
     for begin, end in taken:
         if begin - at >= size:

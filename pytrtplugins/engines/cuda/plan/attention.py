@@ -1,4 +1,4 @@
-"""What only moves the values that an attention reads and writes → strides of the attention, once all dims are known."""
+"""Fuse data movement before and after an Attention into its strides, once all dims are known."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RESHAPING = operators(Trait.KEEPS_ORDER)
 
 
 def place_attention(model: ir.Model, sizes: Mapping[str, int]) -> None:
-    """Let each attention of a model read and write tensors as they lie, in place.
+    """Let each Attention read and write strided tensors in place, without copies.
 
     Attributes that it gets: ``dims`` (batch, heads, rows, keys, values of a head of q and k, of v); ``q``, ``k``, ``v``,
     ``bias``, ``y``: the first value, and strides along batch, heads, rows or keys, values (of ``bias`` along keys); ``period``:
@@ -38,47 +38,47 @@ def place_attention(model: ir.Model, sizes: Mapping[str, int]) -> None:
         model: Its dims are known; it is changed.
         sizes: Of free dims.
     """
-    found = [node for node in model.graph if is_op(node, "Attention", DOMAIN)]
-    for node in found:
+    attentions = [node for node in model.graph if is_op(node, "Attention", DOMAIN)]
+    for node in attentions:
         with naming(node_name(node), node.op_type):
-            _place(model.graph, node, sizes)
-    if found:
+            _place_node(model.graph, node, sizes)
+    if attentions:
         remove_unused(model)
 
 
-def _place(graph: ir.Graph, node: ir.Node, sizes: Mapping[str, int]) -> None:
-    described = [_dims(value, sizes) for value in (*node.inputs, node.outputs[0])]
-    if any(dims is None for dims in described):
+def _place_node(graph: ir.Graph, node: ir.Node, sizes: Mapping[str, int]) -> None:
+    all_dims = [_known_dims(value, sizes) for value in (*node.inputs, node.outputs[0])]
+    if any(dims is None for dims in all_dims):
         return  # the planner says which
-    _drop_needless(node)
+    _drop_zero_bias(node)
     views = [_view(value, sizes) for value in node.inputs]
-    *_, y_dims = described
+    *_, y_dims = all_dims
     assert y_dims is not None
-    *outer, rows, values = _four(contiguous(y_dims)).dims
-    q, k, v = (_four(view) for _, view in views[:3])
+    *outer, rows, values = _with_four_axes(contiguous(y_dims)).dims
+    q, k, v = (_with_four_axes(view) for _, view in views[:3])
     keys, head = max(k.dims[3], v.dims[2]), q.dims[3]
     attributes: dict[str, Any] = {
         "dims": [*outer, rows, keys, head, values],
-        "q": _placed(q, (*outer, rows, head)),
-        "k": _placed(k.transposed((0, 1, 3, 2)), (*outer, keys, head)),
-        "v": _placed(v, (*outer, keys, values)),
+        "q": _offset_and_strides(q, (*outer, rows, head)),
+        "k": _offset_and_strides(k.transposed((0, 1, 3, 2)), (*outer, keys, head)),
+        "v": _offset_and_strides(v, (*outer, keys, values)),
         "period": 1,
     }
     if operand(node, 3) is not None:
-        bias = _four(views[3][1])
+        bias = _with_four_axes(views[3][1])
         attributes["period"] = bias.dims[0]
-        attributes["bias"] = _placed(bias, (bias.dims[0], outer[1], rows, keys))
+        attributes["bias"] = _offset_and_strides(bias, (bias.dims[0], outer[1], rows, keys))
     for index, (value, _) in enumerate(views):
         node.replace_input_with(index, value)
-    moves, y = _written(node, y_dims, sizes)
-    attributes["y"] = _placed(_four(y), (*outer, rows, values))
+    moves, y = _absorbed_moves(node, y_dims, sizes)
+    attributes["y"] = _offset_and_strides(_with_four_axes(y), (*outer, rows, values))
     set_attributes(node, attributes)
     if moves:
         swap(graph, moves, node.outputs[0])
 
 
-def _drop_needless(node: ir.Node) -> None:
-    """Leave out zeros that are added to the scores, and zeros for empty rows where no row can be empty.
+def _drop_zero_bias(node: ir.Node) -> None:
+    """Remove a bias of zeros, and the handling of fully masked rows where no row can be fully masked.
 
     Exporters write masks that hide nothing; which they are is known now that all sizes are.
     """
@@ -90,21 +90,21 @@ def _drop_needless(node: ir.Node) -> None:
         set_attributes(node, {"empty": "nan"})
 
 
-def _four(view: Strided) -> Strided:
-    """With four axes: axes of one value more, or the first two of five as one."""
+def _with_four_axes(view: Strided) -> Strided:
+    """Return the view with four axes: leading axes of size 1 are added, or the first two of five axes are merged."""
     if len(view.axes) > 4:
         first, second, *others = view.dims
         return view.reshaped((first * second, *others)) or contiguous((first * second, *others))  # which has no values
     return Strided(((),) * (4 - len(view.axes)) + view.axes, view.offset)
 
 
-def _placed(view: Strided, dims: tuple[int, ...]) -> list[int]:
+def _offset_and_strides(view: Strided, dims: tuple[int, ...]) -> list[int]:
     strides = view.expanded(dims).strides
     assert strides is not None
     return [view.offset, *strides]
 
 
-def _dims(value: ir.Value | None, sizes: Mapping[str, int]) -> Dims | None:
+def _known_dims(value: ir.Value | None, sizes: Mapping[str, int]) -> Dims | None:
     dims = dims_of(value)
     if dims is None or any(dim is None for dim in dims):
         return None
@@ -115,25 +115,30 @@ def _dims(value: ir.Value | None, sizes: Mapping[str, int]) -> Dims | None:
 
 
 def _view(value: ir.Value | None, sizes: Mapping[str, int]) -> tuple[ir.Value, Strided]:
-    """The first tensor that a value is a view of, and how it lies there."""
-    return next((base, view) for base, view in _views(value, sizes) if _four(view).strides is not None)
+    """The earliest tensor of which a value is a strided view, and that view."""
+    return next((base, view) for base, view in _views(value, sizes) if _with_four_axes(view).strides is not None)
 
 
 def _views(value: ir.Value | None, sizes: Mapping[str, int]) -> Iterator[tuple[ir.Value, Strided]]:
-    """All tensors that a value is a view of, the first before what is made of it, at last itself."""
-    node, dims = None if value is None else value.producer(), _dims(value, sizes)
+    """Yield all tensors of which a value is a view, from the earliest to the value itself, each with the view."""
+    node, dims = None if value is None else value.producer(), _known_dims(value, sizes)
     assert value is not None
     assert dims is not None
-    if node is not None and not node.domain and node.op_type in MOVING and _dims(node.inputs[0], sizes) is not None:
+    if (
+        node is not None
+        and not node.domain
+        and node.op_type in MOVING
+        and _known_dims(node.inputs[0], sizes) is not None
+    ):
         for base, view in _views(node.inputs[0], sizes):
-            moved = _moved(node, view, value, dims, sizes)
+            moved = _move_view(node, view, value, dims, sizes)
             if moved is not None:
                 yield base, moved
     yield value, contiguous(dims)
 
 
-def _moved(node: ir.Node, x: Strided, value: ir.Value, dims: Dims, sizes: Mapping[str, int]) -> Strided | None:
-    """What a node makes of a view; None where it has to be copied."""
+def _move_view(node: ir.Node, x: Strided, value: ir.Value, dims: Dims, sizes: Mapping[str, int]) -> Strided | None:
+    """The view after a node of data movement; None where it needs a copy."""
     at, rank = node.attributes, len(x.axes)
     if node.op_type in _RESHAPING:
         return x.reshaped(dims)
@@ -146,13 +151,13 @@ def _moved(node: ir.Node, x: Strided, value: ir.Value, dims: Dims, sizes: Mappin
         return None if index is None or index.ndim else x.selected(at.get_int("axis", 0), int(index))
     if node.op_type == "Split":
         axis, place = at.get_int("axis", 0), node.outputs.index(value)
-        before = [_dims(output, sizes) for output in node.outputs[:place]]
+        before = [_known_dims(output, sizes) for output in node.outputs[:place]]
         return None if None in before else x.sliced(axis, sum(each[axis] for each in before if each), dims[axis])
-    return _sliced(node, x, dims)
+    return _slice_view(node, x, dims)
 
 
-def _sliced(node: ir.Node, x: Strided, dims: Dims) -> Strided | None:
-    """What a Slice takes of a view."""
+def _slice_view(node: ir.Node, x: Strided, dims: Dims) -> Strided | None:
+    """The view after a Slice; None where its bounds are computed or the result is empty."""
     view: Strided | None = x
     starts, ends, axes, steps = (array_of(operand(node, index)) for index in range(1, 5))
     given = [operand(node, index) is not None for index in (3, 4)]
@@ -166,21 +171,21 @@ def _sliced(node: ir.Node, x: Strided, dims: Dims) -> Strided | None:
     return view
 
 
-def _written(node: ir.Node, dims: Dims, sizes: Mapping[str, int]) -> tuple[list[ir.Node], Strided]:
-    """The nodes behind an attention that only move what it gives, and how its result lies where the last of them puts it."""
+def _absorbed_moves(node: ir.Node, dims: Dims, sizes: Mapping[str, int]) -> tuple[list[ir.Node], Strided]:
+    """The nodes of data movement after an Attention that it can absorb, and its result as a view of the output of the last one."""
     nodes = [node]
-    while (reader := _mover(nodes[-1])) is not None and _dims(reader.outputs[0], sizes) is not None:
+    while (reader := _only_moving_reader(nodes[-1])) is not None and _known_dims(reader.outputs[0], sizes) is not None:
         nodes.append(reader)
     for count in range(len(nodes), 1, -1):
-        view = _traced(nodes[1:count], sizes)
-        if view is not None and _four(view).strides is not None:
+        view = _input_view(nodes[1:count], sizes)
+        if view is not None and _with_four_axes(view).strides is not None:
             return nodes[1:count], view
     return [], contiguous(dims)
 
 
-def _traced(nodes: list[ir.Node], sizes: Mapping[str, int]) -> Strided | None:
-    """How what the first of some nodes reads lies in what the last gives."""
-    view: Strided | None = contiguous(_dims(nodes[-1].outputs[0], sizes) or ())
+def _input_view(nodes: list[ir.Node], sizes: Mapping[str, int]) -> Strided | None:
+    """The input of the first node as a view of the output of the last one; None where no strides describe it."""
+    view: Strided | None = contiguous(_known_dims(nodes[-1].outputs[0], sizes) or ())
     for node in reversed(nodes):
         if view is None:
             return None
@@ -188,12 +193,12 @@ def _traced(nodes: list[ir.Node], sizes: Mapping[str, int]) -> Strided | None:
             perm = node.attributes.get_ints("perm", list(reversed(range(len(view.dims)))))
             view = view.transposed([int(axis) for axis in np.argsort(perm)])
         else:
-            view = view.reshaped(_dims(node.inputs[0], sizes) or ())
+            view = view.reshaped(_known_dims(node.inputs[0], sizes) or ())
     return view
 
 
-def _mover(node: ir.Node) -> ir.Node | None:
-    """The node that alone reads another's result, if all that it does is to move it."""
+def _only_moving_reader(node: ir.Node) -> ir.Node | None:
+    """The only reader of a node's output, if it is a Reshape or the like, or a Transpose; else None."""
     uses = list(node.outputs[0].uses())
     reader = uses[0].node if len(uses) == 1 else None
     if reader is None or reader.domain or reader.op_type not in (*_RESHAPING, "Transpose"):

@@ -1,4 +1,4 @@
-"""Steps outside of the fast paths: functions of arrays where no kernel of the engine's fits, and what no CUDA graph holds."""
+"""List the steps without a fast path: array functions instead of the engine's kernels, and steps outside of CUDA graphs."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from .plan import Plan, Step
 __all__ = ["ARRAYS", "UNCAPTURED", "fallback", "fallbacks"]
 
 ARRAYS, UNCAPTURED = "run array by array", "run outside of the CUDA graph"
-_NAMED = 5
+_MAX_NAMES = 5
 
 
 def fallback(step: Step) -> str:
-    """How a step falls back, `ARRAYS` or `UNCAPTURED`; empty for one that does not."""
+    """The fallback of a step: `ARRAYS`, `UNCAPTURED`, or empty for none."""
     if not step.capturable:
         return UNCAPTURED
     return ARRAYS if step.kind == "generic" else ""
 
 
 def fallbacks(plan: Plan) -> dict[str, str]:
-    """How steps fall back → how many do, and the first of them by name and operator."""
-    found: dict[str, list[Step]] = {}
+    """Kind of fallback → a text: the number of steps, and the first ones by name and operator."""
+    by_kind: dict[str, list[Step]] = {}
     for step in plan.steps:
         if how := fallback(step):
-            found.setdefault(how, []).append(step)
-    return {how: _listed(steps, len(plan.steps)) for how, steps in found.items()}
+            by_kind.setdefault(how, []).append(step)
+    return {how: _count_and_names(steps, len(plan.steps)) for how, steps in by_kind.items()}
 
 
-def _listed(steps: Sequence[Step], of: int) -> str:
-    names = [f"{step.name!r} ({step.op})" for step in steps[:_NAMED]]
-    more = [f"and {len(steps) - _NAMED} more"] if steps[_NAMED:] else []
+def _count_and_names(steps: Sequence[Step], of: int) -> str:
+    names = [f"{step.name!r} ({step.op})" for step in steps[:_MAX_NAMES]]
+    more = [f"and {len(steps) - _MAX_NAMES} more"] if steps[_MAX_NAMES:] else []
     return f"{len(steps)} of {of} steps: {', '.join([*names, *more])}"

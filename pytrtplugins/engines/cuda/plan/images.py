@@ -1,4 +1,4 @@
-"""Which tensors are images: those that lie in NHWC, since what reads or writes them wants that."""
+"""Choose the tensors that are stored as NHWC."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FIRST = frozenset(("GridSample", "RoiAlign"))
 
 
 def image_tensors(graph: ir.Graph, wants_pixels: Callable[[ir.Node], bool]) -> frozenset[str]:
-    """Names of the tensors of four axes that a convolution, a pool or such a plugin reads or writes, or that are joined with one.
+    """Names of the 4-D tensors to store as NHWC: those of convolutions, pools and plugins that prefer it, and those connected to them.
 
     Two tensors are joined by an operator that keeps the order of values in memory, as a sum does: what is between
     convolutions lies as they want it, and what is between the products of a transformer stays row-major.
@@ -74,7 +74,7 @@ def image_tensors(graph: ir.Graph, wants_pixels: Callable[[ir.Node], bool]) -> f
 
 
 def _keeps_frames(node: ir.Node) -> bool:
-    """Whether a node moves whole images (C, H, W), those of a network's input aside."""
+    """Whether a node reshapes or moves only the axes before (C, H, W), of another tensor than a network input."""
     if node.op_type not in _OF_FRAMES or node.inputs[0] is None or node.inputs[0].is_graph_input():
         return False
     x, y = (dims_of(value) or () for value in (node.inputs[0], node.outputs[0]))

@@ -1,4 +1,4 @@
-"""Tensors that are read where another tensor has their values, as strides say: aliases without gaps, and factors of products."""
+"""Find tensors that can be read in the memory of another tensor by strides: dense aliases, and factors of products."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_CALLS = 4
 
 
 def dense_alias(name: str, move: Move, tensors: Tensors) -> tuple[str, Format] | None:
-    """The tensor in whose memory another one lies, and how that lies: without gaps, or with those behind the channels of images.
+    """Find the tensor whose memory a moved tensor can share, and the format there: dense, or with the source's pixel pitch.
 
     None where there is none.
 
@@ -41,7 +41,7 @@ def dense_alias(name: str, move: Move, tensors: Tensors) -> tuple[str, Format] |
 
 
 def cast_alias(move: Move, tensors: Tensors) -> tuple[str, Format] | None:
-    """The row-major tensor that values are converted from which only get other dims, and how it lies with these; None for others.
+    """Find the row-major source of a reshaped Cast, and its format with the new dims; None for other moves.
 
     Args:
         move: Where the values lie.
@@ -54,7 +54,7 @@ def cast_alias(move: Move, tensors: Tensors) -> tuple[str, Format] | None:
 
 
 def linear_copy(name: str, move: Move, tensors: Tensors, views: ChannelViews) -> tuple[str, Format] | None:
-    """The row-major copy of an image that has the values of a tensor in its order, and how the tensor lies in it.
+    """Find or make the row-major copy of the NHWC image of which a tensor is a reshape, and the tensor's format in it.
 
     What writes the image may write the copy instead. None where the values lie in no image, or in another order.
 
@@ -71,7 +71,7 @@ def linear_copy(name: str, move: Move, tensors: Tensors, views: ChannelViews) ->
 
 
 def product_step(step: Step, tensors: Tensors, views: ChannelViews) -> Step:
-    """A MatMul as a step, and the format of its result.
+    """Make the step of a MatMul, and set the format of its result.
 
     Factors are read as they lie, where strides say it, rows or columns have no gaps, and few calls do it; else they are copied.
     Constants stay constants.
@@ -96,7 +96,7 @@ def product_step(step: Step, tensors: Tensors, views: ChannelViews) -> Step:
             view is not None
             and strides is not None
             and is_matrix(dims, strides)
-            and _calls(dims, strides) <= _MAX_CALLS
+            and _batch_count(dims, strides) <= _MAX_CALLS
         ):
             places[index] = view.offset, Strides(dims, result.dtype, strides)
             names[index] = source
@@ -107,8 +107,8 @@ def product_step(step: Step, tensors: Tensors, views: ChannelViews) -> Step:
     return replace(step, kind="matmul", attributes={"factors": places}, inputs=tuple(names))
 
 
-def _calls(dims: Dims, strides: tuple[int, ...]) -> int:
-    """How many batches of evenly spaced matrices a tensor is."""
+def _batch_count(dims: Dims, strides: tuple[int, ...]) -> int:
+    """The number of strided batches, hence of cuBLASLt calls, that a batched matrix needs."""
     sizes: list[int] = []
     step = 0
     for size, stride in zip(dims[-3::-1], strides[-3::-1], strict=True):
@@ -119,7 +119,7 @@ def _calls(dims: Dims, strides: tuple[int, ...]) -> int:
 
 
 def _image(name: str, move: Move, tensors: Tensors, views: ChannelViews) -> str | None:
-    """The image that has the values of a move in its order: a tensor, or an alias of this name; None where there is none."""
+    """The NHWC tensor with the values of a move in the same order, or a new alias ``name`` of one; None where there is none."""
     if isinstance(move, Source):
         return str(move.tensor) if tensors.natural(str(move.tensor)).nhwc else None
     source, form, view = _view(move, tensors)
@@ -133,7 +133,7 @@ def _image(name: str, move: Move, tensors: Tensors, views: ChannelViews) -> str 
 
 
 def _view(move: Move, tensors: Tensors, converted: bool = False) -> tuple[str, Format | None, Strided | None]:
-    """The only tensor that has the values, how it lies, and how the values lie in it.
+    """The single source tensor of a move, its format, and the move as a strided view of it; None for what does not exist.
 
     Args:
         move: Where the values lie.

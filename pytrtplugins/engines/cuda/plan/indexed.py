@@ -1,4 +1,4 @@
-"""Nodes that read or write at computed positions → the steps of their kernels."""
+"""Make the steps of nodes that read or write at computed positions (Gather, Scatter, …)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs that the network rounds before anything else: the host may do that, and has less to copy then."""
+"""Find float32 inputs that the first layers round to float16 or int8, so that the host can convert them before the copy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCALES = 1e-30, 1e30
 
 @dataclass(frozen=True)
 class InputRounding:
-    """What float32 values are rounded to.
+    """The type and scale to which float32 values are rounded.
 
     Attributes:
         dtype: float16 or int8.
@@ -29,13 +29,13 @@ class InputRounding:
 
 
 def find_input_rounding(plan: Plan, name: str) -> InputRounding | None:
-    """What all that reads a float32 input rounds it to first; None where something does not, or rounds otherwise.
+    """Find the rounding that all readers of a float32 input apply first; None if one does not round, or they differ.
 
     Args:
         plan: The plan.
         name: The input's.
     """
-    placed, found = plan.tensors[name], set[InputRounding]()
+    placed, roundings = plan.tensors[name], set[InputRounding]()
     alone = sum(other.storage == placed.storage for other in plan.tensors.values()) == 1
     if placed.format.dtype is not DType.FLOAT32 or not alone or plan.tail is not None or name in plan.outputs.values():
         return None
@@ -50,9 +50,9 @@ def find_input_rounding(plan: Plan, name: str) -> InputRounding | None:
         ):
             return None
         scale = float(np.float32(step.attributes["x_scale"]))
-        found.add(InputRounding(DType.of(plan.constants[step.inputs[1]]), scale or 1.0))
-    if len(found) != 1:
+        roundings.add(InputRounding(DType.of(plan.constants[step.inputs[1]]), scale or 1.0))
+    if len(roundings) != 1:
         return None
-    rounds = found.pop()
+    rounds = roundings.pop()
     fits = rounds.dtype in (DType.FLOAT16, DType.INT8) and _SCALES[0] < rounds.scale < _SCALES[1]
     return rounds if fits else None

@@ -1,4 +1,4 @@
-"""Which kind of step a node becomes: what this engine's own kernels take, else a function of arrays."""
+"""Decide which kind of step a node becomes: one of the engine's own kernels, or an array function."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SAME_ORDER = operators(Trait.KEEPS_ORDER)
 
 
 def is_plain_pool(step: Step, tensors: Tensors) -> bool:
-    """Whether a pool is one that the kernels for windows know."""
+    """Whether the engine's pool kernel takes a pool: NHWC, one output, no dilations, explicit pads."""
     return (
         tensors.image(step.inputs[0]).nhwc
         and len(step.outputs) == 1
@@ -38,7 +38,7 @@ def is_plain_pool(step: Step, tensors: Tensors) -> bool:
 
 
 def is_plain_activation(step: Step, tensors: Tensors) -> bool:
-    """Whether an activation works on an image of floats, by its plain formula."""
+    """Whether the activation kernel takes a node: NHWC floats of one type, default attributes."""
     if step.attributes.get("approximate", "none") != "none" or step.attributes.get("alpha", 1.0) != 1.0:
         return False
     forms = [tensors.natural(name) for name in (step.inputs[0], step.outputs[0])]
@@ -50,7 +50,7 @@ def is_plain_activation(step: Step, tensors: Tensors) -> bool:
 
 
 def is_float_product(step: Step, tensors: Tensors) -> bool:
-    """Whether a MatMul is one of tensors of floats, neither without values, one of which may be a constant."""
+    """Whether cuBLASLt takes a MatMul: float tensors of one type, none empty, at most one of them a constant."""
     described = {name: tensors.described(name) for name in (*step.inputs, *step.outputs)}
     computed = {dtype for name, (_, dtype) in described.items() if name not in tensors.constants}
     return (
@@ -62,7 +62,7 @@ def is_float_product(step: Step, tensors: Tensors) -> bool:
 
 
 def is_plain_cast(step: Step, tensors: Tensors) -> bool:
-    """Whether a Cast, or a Q or DQ with one scale and zero point 0, is one that copies between forms do."""
+    """Whether the reformat kernel takes a Cast, or a Q or DQ with one scale and zero point 0."""
     types = {tensors.dtype(step.inputs[0]), tensors.dtype(step.outputs[0])}
     if not types <= {*FLOATS, *CODES, DType.UINT8} or step.inputs[0] in tensors.constants:
         return False
@@ -80,13 +80,13 @@ def is_plain_cast(step: Step, tensors: Tensors) -> bool:
 
 
 def step_scale(step: Step, tensors: Tensors) -> dict[str, Any]:
-    """The scale of a Q or DQ, as the kernel wants it."""
+    """The scale of a Q or DQ as a step attribute."""
     scale = float(tensors.constants[step.inputs[1]].reshape(()))
     return {"y_scale" if step.op == "QuantizeLinear" else "x_scale": scale}
 
 
 def is_channel_concat(step: Step, tensors: Tensors) -> bool:
-    """Whether a Concat joins the channels of images."""
+    """Whether a Concat joins the channels of NHWC tensors."""
     form = tensors.natural(step.outputs[0])
     return (
         form.nhwc
@@ -97,7 +97,7 @@ def is_channel_concat(step: Step, tensors: Tensors) -> bool:
 
 
 def is_view_split(step: Step, tensors: Tensors) -> bool:
-    """Whether a Split parts the channels of an image where kernels can begin to read."""
+    """Whether a Split cuts the channels of an NHWC tensor at aligned channels, so that its outputs can be views."""
     name = step.inputs[0]
     form = tensors.natural(name) if name in tensors.casts else tensors.formats.get(name)
     sizes = [tensors.dims(part)[1] for part in step.outputs if len(tensors.dims(part)) == 4]
@@ -111,7 +111,7 @@ def is_view_split(step: Step, tensors: Tensors) -> bool:
 
 
 def alias_format(step: Step, form: Format, tensors: Tensors) -> Format | None:
-    """How the output of a node that only gives values other dims lies, if it lies where its input does.
+    """The format of a node's output if it can be an alias of its input: Reshape and the like, some Transposes.
 
     Args:
         step: The node.
@@ -137,7 +137,7 @@ def alias_format(step: Step, form: Format, tensors: Tensors) -> Format | None:
 
 
 def dense_format(name: str, strides: tuple[int, ...], tensors: Tensors, pitch: int = 0) -> Format | None:
-    """How a tensor lies that has these strides; None where no form says it.
+    """The format that has these strides; None where there is none.
 
     Args:
         name: The tensor.
@@ -153,6 +153,6 @@ def dense_format(name: str, strides: tuple[int, ...], tensors: Tensors, pitch: i
 
 
 def lies_as(dims: Dims, strides: tuple[int, ...], form: Format) -> bool:
-    """Whether values with these strides lie as a form says; axes of one value have none."""
+    """Whether strides equal those of a format; strides of axes of size 1 do not count."""
     pairs = zip(dims, strides, form.strides, strict=True)
     return all(size == 1 or found == wanted for size, found, wanted in pairs)

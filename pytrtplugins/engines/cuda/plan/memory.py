@@ -1,4 +1,4 @@
-"""The order of a plan's steps, and where its tensors lie in memory."""
+"""Order the steps of a plan on streams, and allocate its tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_VALUES = (1 << 32) - 1
 
 
 def check_sizes(steps: Sequence[Step], tensors: Mapping[str, Placed]) -> None:
-    """Refuse tensors with more values than kernels count.
+    """Refuse tensors with more values than the kernels' 32-bit indices can count.
 
     Raises:
         BuildError: there is one; it has the tensor's name.

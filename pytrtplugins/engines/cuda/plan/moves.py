@@ -1,4 +1,4 @@
-"""Nodes that only move values, as moves: nothing is copied before something reads it that is not a generated kernel, or wrote it."""
+"""Data movement without copies: nodes that only move values become index expressions of the generated kernels around them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_PARTS = 16
 
 
 def node_moves(node: ir.Node, tensors: Tensors) -> dict[str, Move] | None:
-    """Where the values of a node's outputs lie; None for a node that does more than to move values."""
+    """The moves of a node's outputs by name; None for a node that is not only data movement."""
     if not is_mover(node):
         return None
     given = [str(value.name) for value in node.inputs if value is not None]
@@ -41,19 +41,19 @@ def node_moves(node: ir.Node, tensors: Tensors) -> dict[str, Move] | None:
     kinds = {tensors.dtype(name) for name in (*data, *names_of(outputs)) if name not in tensors.constants}
     if len(kinds) > 1 or all(name in tensors.constants for name in data):
         return None
-    found = _found(node, outputs, tensors)
-    if found is not None and FP8 in kinds and any(any(move.numbers) for move in found.values()):
+    moves = _output_moves(node, outputs, tensors)
+    if moves is not None and FP8 in kinds and any(any(move.numbers) for move in moves.values()):
         return None
-    if found is not None and any(_is_long(move, _MAX_PIECES) for move in found.values()):
+    if moves is not None and any(_has_more_sources(move, _MAX_PIECES) for move in moves.values()):
         for name in data:
             if tensors.is_moved(name) and (len(tensors.moves[name].sources) > 1 or tensors.moves[name].numbers):
                 tensors.materialized(name)
-        found = _found(node, outputs, tensors)
-    return None if found is None or any(_is_long(move, _MAX_PARTS) for move in found.values()) else found
+        moves = _output_moves(node, outputs, tensors)
+    return None if moves is None or any(_has_more_sources(move, _MAX_PARTS) for move in moves.values()) else moves
 
 
 def is_only_moved(node: ir.Node) -> bool:
-    """Whether nothing but nodes that move values read what a node gives, and kernels are generated for its type."""
+    """Whether only data movement reads a node's output, and generated kernels have its type."""
     value = node.outputs[0]
     if dtype_of(value) not in _MOVABLE:
         return False
@@ -62,7 +62,7 @@ def is_only_moved(node: ir.Node) -> bool:
 
 
 def strided(move: Move, form: Format) -> Strided | None:
-    """How values lie in the memory of the only tensor that they are of; None where no strides say it.
+    """A move as a strided view of its only source; None where strides cannot describe it.
 
     Args:
         move: Where in the tensor they are.
@@ -85,7 +85,7 @@ def strided(move: Move, form: Format) -> Strided | None:
 
 
 def write_moved(steps: list[Step], formats: dict[str, Format], shared: Collection[str]) -> None:
-    """Let generated kernels write what is only copied elsewhere, all of it, to where the copy is.
+    """Let generated kernels write directly to the target of a copy that alone reads their output; the copy is removed.
 
     Args:
         steps: The plan's.
@@ -122,16 +122,16 @@ def write_moved(steps: list[Step], formats: dict[str, Format], shared: Collectio
             reading[:] = [made if step is writer else step for step in reading]
 
 
-def _found(node: ir.Node, outputs: list[ir.Value], tensors: Tensors) -> dict[str, Move] | None:
+def _output_moves(node: ir.Node, outputs: list[ir.Value], tensors: Tensors) -> dict[str, Move] | None:
     dtype = tensors.dtype(str(outputs[0].name))
-    found = {
+    moves = {
         str(value.name): moved(
             node, value, lambda each: tensors.move(str(each.name), dtype), lambda each: tensors.dims(str(each.name))
         )
         for value in outputs
     }
-    return {name: move for name, move in found.items() if move} if all(found.values()) else None
+    return {name: move for name, move in moves.items() if move} if all(moves.values()) else None
 
 
-def _is_long(move: Move, pieces: int) -> bool:
+def _has_more_sources(move: Move, pieces: int) -> bool:
     return len(move.sources) > pieces or len(move.numbers) > 1

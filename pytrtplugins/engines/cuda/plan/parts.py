@@ -1,4 +1,4 @@
-"""A plan's steps, as the tensors of the model that was lowered tell them."""
+"""Describe a plan's steps by the tensors of the lowered model."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _FORM = re.compile(r"@[a-z]+[0-9]*(-nhwc)?[0-9]*")
 def parts_of(
     lowered: ir.Model, inputs: Sequence[TensorDesc], disable: Collection[OptionalStep], requested: Mapping[str, str]
 ) -> tuple[Part, ...]:
-    """What runs in one go: the steps of the plan in which all free dims are 1; a tensor in another form has the name of the tensor."""
+    """The steps of the plan with all free dims 1, as parts; copies in other formats have the name of their tensor."""
     sizes = {dim.name: 1 for desc in inputs for dim in desc.dims if not isinstance(dim, int)}
     plan = make_plan(lowered, sizes, disable, requested)
     return tuple(
-        Part(step.name, step.kind, *(tuple(map(_plain, names)) for names in (step.inputs, step.outputs)))
+        Part(step.name, step.kind, *(tuple(map(_without_suffix, names)) for names in (step.inputs, step.outputs)))
         for step in plan.steps
     )
 
 
-def _plain(name: str) -> str:
-    """Without what the planner puts behind a tensor's name for its copies: ``y@float32-nhwc``."""
+def _without_suffix(name: str) -> str:
+    """Remove the suffix of a copy's name: ``y@float32-nhwc`` → ``y``."""
     plain, at, form = name.rpartition("@")
     return plain if plain and _FORM.fullmatch(at + form) else name

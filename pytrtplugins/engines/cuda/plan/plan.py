@@ -1,4 +1,4 @@
-"""What a context needs to know to run: steps, and where each tensor lies."""
+"""The plan of a network for some input dims: steps, and the memory of each tensor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Placed", "Plan", "Step", "step_accesses"]
 
 @dataclass(frozen=True)
 class Step:
-    """One piece of work.
+    """One step of a plan: a kernel launch, a library call, a copy or an array function.
 
     Attributes:
         kind: ``"conv"``, ``"pool"``, ``"activation"``, ``"attention"``, ``"pointwise"``, ``"indexed"``, ``"reformat"``, ``"zero"``,
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Placed:
-    """A tensor's place.
+    """A tensor's format and its place in memory.
 
     Attributes:
         format: How it lies.
@@ -61,7 +61,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a context needs to know for inputs of some dims.
+    """Steps, tensors and memory of a run with inputs of some dims.
 
     Attributes:
         steps: In order.
@@ -84,7 +84,7 @@ class Plan:
     tail: Tail | None = None
 
     def tensor_of(self, output: str) -> str:
-        """The tensor that an output of the network is copied from.
+        """The name of the tensor from which a network output is copied.
 
         Raises:
             BindingError: only a run tells its dims.
@@ -99,12 +99,12 @@ class Plan:
 
 
 def step_accesses(step: Step, tensors: Mapping[str, Placed]) -> list[Access]:
-    """What a step reads and writes."""
-    found = []
+    """The memory accesses of a step."""
+    accesses = []
     for names, writes in ((step.inputs, False), (step.outputs, True)):
         for placed in (tensors[name] for name in names if name in tensors):
             form, size = placed.format, placed.format.dtype.itemsize
             whole = not form.nhwc or (placed.offset == 0 and form.dims[1] + form.vector > form.pitch)
             end = 1 << 62 if whole else placed.offset + form.dims[1] * size
-            found.append(Access(placed.storage, placed.offset, end, writes))
-    return found
+            accesses.append(Access(placed.storage, placed.offset, end, writes))
+    return accesses

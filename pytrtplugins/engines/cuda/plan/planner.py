@@ -1,4 +1,4 @@
-"""A fused model and the dims of its inputs → a plan."""
+"""Make a plan of a lowered model and the dims of its inputs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def make_plan(
     disable: Collection[OptionalStep] = (),
     requested: Mapping[str, str] = NO_REQUESTS,
 ) -> Plan:
-    """Plan a run.
+    """Plan a run of a lowered model with inputs of some dims.
 
     Args:
         model: What `lower` gave.
@@ -74,7 +74,7 @@ def make_plan(
         DimsError: dims do not fit each other, or a plugin refuses them.
     """
     bound = model.clone()
-    PropagateConstants(bindings, lambda op_type: op_type not in OPS, _own_dims)(bound)
+    PropagateConstants(bindings, lambda op_type: op_type not in OPS, _plugin_or_fused_dims)(bound)
     if misfit := find_misfit(bound):
         for node in bound.graph:  # an operator that is missing is told first: it is missing with other dims too
             check_operator(node)
@@ -121,7 +121,7 @@ class _Planner:
             if node not in late:
                 with naming(node_name(node), node.op_type):
                     self._add(node)
-        tail = self._tail() if late else None
+        tail = self._make_tail() if late else None
         planned = [name for name in results if tail is None or name not in tail.outputs]
         outputs = {name: self.tensors.as_format(name, linear(*self.tensors.described(name))) for name in planned}
         if tail is not None:
@@ -146,7 +146,7 @@ class _Planner:
         op, own, tensors = step.op, node.domain == DOMAIN, self.tensors
         if _is_plugin(node):
             self._add_plugin(
-                from_node(node), replace(step, kind="plugin", name=node.name or op, attributes=_scales(node))
+                from_node(node), replace(step, kind="plugin", name=node.name or op, attributes=_plugin_scales(node))
             )
         elif op == "Constant" and not node.domain:
             value = next(iter(step.attributes.values()))  # a number, or several, may be said without a type
@@ -154,12 +154,12 @@ class _Planner:
         elif op in ("Pointwise", "Rows") and own:
             self._add_generated(step)
         elif op in PLAIN and (own or not node.domain) and kinds.is_plain_activation(step, tensors):
-            self._add_step(replace(step, kind="activation", inputs=self._images(step)))
+            self._add_step(replace(step, kind="activation", inputs=self._inputs_as_nhwc(step)))
         elif op == "Conv" and own and step.attributes["rows"]:
             self._add_rows(step)
         elif op == "Conv" and own:
             indices = (3,) if step.attributes["image"] else (0, 3)  # an image is read as it is
-            self._add_step(replace(step, kind="conv", inputs=self._images(step, indices)))
+            self._add_step(replace(step, kind="conv", inputs=self._inputs_as_nhwc(step, indices)))
         elif op == "Patches" and own:
             self._add_step(replace(step, kind="reformat"))
         elif op == "Attention" and own:
@@ -170,7 +170,7 @@ class _Planner:
             made = product_step(step, tensors, self.views)
             self.steps.append(replace(made, capturable="cublaslt-kernels" not in self.disabled))
         elif op in ("MaxPool", "AveragePool") and kinds.is_plain_pool(step, tensors):
-            self._add_step(replace(step, kind="pool", inputs=self._images(step)))
+            self._add_step(replace(step, kind="pool", inputs=self._inputs_as_nhwc(step)))
         elif op == "Cast" and kinds.is_plain_cast(step, tensors):
             move = tensors.moves[inputs[0]] if outputs[0] in self.results and tensors.is_moved(inputs[0]) else None
             if move is None or not self._add_alias(outputs[0], linear_copy(outputs[0], move, tensors, self.views)):
@@ -179,12 +179,16 @@ class _Planner:
             source = tensors.stored(inputs[0])
             scale = kinds.step_scale(step, tensors)
             self._add_step(replace(step, kind="reformat", attributes=scale, inputs=(source,)))
-        elif op == "Concat" and kinds.is_channel_concat(step, tensors) and not (self._moves and is_only_moved(node)):
+        elif (
+            op == "Concat"
+            and kinds.is_channel_concat(step, tensors)
+            and not (self._moves_enabled and is_only_moved(node))
+        ):
             parts = [(tensors.stored(name), tensors.dims(name)[1]) for name in inputs]
             self.views.concat(step.name, outputs[0], tensors.natural(outputs[0]), parts)
         elif op == "Split" and kinds.is_view_split(step, tensors):
             self.views.split(tensors.materialized(inputs[0]), {name: tensors.dims(name)[1] for name in outputs})
-        elif self._moves and (
+        elif self._moves_enabled and (
             self._add_moves(node, step) or self._add_blend(node, step) or self._add_indexed(node, step)
         ):
             pass
@@ -193,13 +197,13 @@ class _Planner:
         else:
             check_operator(node)
 
-    def _tail(self) -> Tail:
-        """What cannot be planned, and where it finds what it reads."""
+    def _make_tail(self) -> Tail:
+        """Make the tail: the nodes that cannot be planned, and the tensors that they read."""
         nodes, version = self.late, self.model.opset_imports.get("", 1)
         check_operators(nodes, version)
-        made = {value for node in nodes for value in node.outputs}
+        computed = {value for node in nodes for value in node.outputs}
         reads = {value: self.tensors.materialized(str(value.name)) for value in outer_reads(nodes)}
-        outputs = {str(value.name): value for value in self.model.graph.outputs if value in made}
+        outputs = {str(value.name): value for value in self.model.graph.outputs if value in computed}
         return Tail(tuple(nodes), reads, outputs, version, self.requested)
 
     def _add_step(self, step: Step) -> None:
@@ -208,7 +212,7 @@ class _Planner:
         self.steps.append(step)
 
     def _add_generated(self, step: Step) -> None:
-        """A kernel that writes what fills 16 bytes itself, or, one of rows, leaves it."""
+        """Add a generated kernel; after one of rows, a step that zeroes the channel padding, which other ones write themselves."""
         tensors, names = self.tensors, step.inputs
         if any(map(tensors.is_moved, names)):
             names, reads = tensors.read([tensors.move(name) for name in names])
@@ -218,11 +222,11 @@ class _Planner:
             self._clear_padding(step, name)
 
     @property
-    def _moves(self) -> bool:
+    def _moves_enabled(self) -> bool:
         return "pointwise" not in self.disabled
 
     def _add_moves(self, node: ir.Node, step: Step) -> bool:
-        """Keep where values lie, if all that a node does is to move them, and it has to; whether that is so."""
+        """Note the moves or aliases of a data movement node instead of adding a step; return whether that was possible."""
         tensors = self.tensors
         form, goes_on = self.formats.get(step.inputs[0]), is_only_moved(node)
         if form is not None and not goes_on and kinds.alias_format(step, form, tensors) is not None:
@@ -241,13 +245,13 @@ class _Planner:
         return True
 
     def _add_alias(self, name: str, alias: tuple[str, Format] | None) -> bool:
-        """Let a tensor lie in another, if there is one; whether there is."""
+        """Note that a tensor is an alias of another, if one is given; return whether it is."""
         if alias is not None:
             self.views.alias(name, *alias)
         return alias is not None
 
     def _add_blend(self, node: ir.Node, step: Step) -> bool:
-        """One generated kernel for a linear Resize, if it is one."""
+        """Add one generated kernel for a linear Resize; return False for other nodes."""
         tensors, name = self.tensors, step.outputs[0]
         if not is_op(node, "Resize") or step.inputs[0] in self.constants:
             return False
@@ -265,7 +269,7 @@ class _Planner:
         return True
 
     def _add_indexed(self, node: ir.Node, step: Step) -> bool:
-        """One kernel for an operator that reads or writes at computed positions, if there is one for this node."""
+        """Add the kernel of an operator that reads or writes at computed positions; return False if there is none."""
         steps = [] if node.domain else indexed_steps(step, self.tensors)
         for each in steps:
             self._add_step(each)
@@ -274,13 +278,13 @@ class _Planner:
         return bool(steps)
 
     def _clear_padding(self, step: Step, name: str) -> None:
-        """Let what fills a pixel's last 16 bytes be zero, which a step's kernel does not write."""
+        """Add a step that zeroes the channel padding of an output, if the step's kernel does not write it."""
         form = self.formats[name]
         if form.nhwc and form.dims[1] % form.vector:
             self.steps.append(Step("zero", f"{step.name}.padding", step.op, {"from": form.dims[1]}, (), (name,)))
 
     def _add_generic(self, step: Step) -> None:
-        """A function of arrays, or none where the output lies where the input does."""
+        """Add an array function, or only an alias where the output can share the input's memory."""
         if why := unsupported_reason(step.op, step.attributes, step.inputs, self.constants):
             raise BuildError(
                 f"engine 'cuda' does not run {step.op} {why} (node {step.name!r}).\nDo: build with engine=\"cpu\"",
@@ -289,15 +293,15 @@ class _Planner:
             )
         read = tuple(self.tensors.materialized(name) for name in step.inputs)
         form = self.formats.get(read[0]) if read else None
-        found = None if form is None else kinds.alias_format(step, form, self.tensors)
-        if found is None:
+        alias = None if form is None else kinds.alias_format(step, form, self.tensors)
+        if alias is None:
             capturable = can_be_captured(step.op, step.attributes, step.inputs, self.constants)
             self._add_step(replace(step, inputs=read, capturable=capturable))
         else:
-            self.views.alias(step.outputs[0], read[0], found)
+            self.views.alias(step.outputs[0], read[0], alias)
 
     def _add_rows(self, step: Step) -> None:
-        """A product: x, the residual and y linear; where x's rows do not fill 16 bytes, of a copy that has room behind each."""
+        """Add a product of rows with x, residual and y linear; rows of x that do not fill 16 bytes are copied with padding."""
         names, result = list(step.inputs), linear(*self.tensors.described(step.outputs[0]))
         for index in (0, 3):
             if index < len(names) and names[index]:
@@ -315,7 +319,7 @@ class _Planner:
             self.steps.append(replace(step, kind="conv", inputs=tuple(names)))
 
     def _add_attention(self, step: Step) -> None:
-        """What it reads and writes lies row-major, as its strides say, in one type; a constant that is added stays one."""
+        """Add an Attention: its tensors are row-major, q, k, v and y of one type; a constant bias stays a constant."""
         result = linear(*self.tensors.described(step.outputs[0]))
         names = list(step.inputs)
         for index, name in enumerate(names):
@@ -326,7 +330,7 @@ class _Planner:
         self.steps.append(replace(step, kind="attention", inputs=tuple(names)))
 
     def _add_recurrent(self, step: Step) -> None:
-        """What it reads and writes lies row-major, in one type; constants stay what they are."""
+        """Add a recurrence: its tensors are row-major and of one type; constants stay constants."""
         names, outputs = list(step.inputs), [name for name in step.outputs if name]
         dtype = self.tensors.dtype(outputs[0])
         for index, name in enumerate(names):
@@ -336,8 +340,8 @@ class _Planner:
         self.formats.update((name, linear(self.tensors.dims(name), dtype)) for name in outputs)
         self.steps.append(replace(step, kind="recurrent", inputs=tuple(names)))
 
-    def _images(self, step: Step, indices: tuple[int, ...] = (0,)) -> tuple[str, ...]:
-        """A step's inputs, those of some indices in NHWC."""
+    def _inputs_as_nhwc(self, step: Step, indices: tuple[int, ...] = (0,)) -> tuple[str, ...]:
+        """Names of a step's inputs, with those of some indices converted to NHWC."""
         names = list(step.inputs)
         for data in indices:
             if data < len(names) and names[data]:
@@ -360,15 +364,15 @@ class _Planner:
         self.steps.append(replace(step, inputs=inputs, plugin=plugin, capturable=capturable))
 
     def _enqueues(self, plugin: Plugin) -> bool:
-        """Whether a plugin runs through an `enqueue` of its own."""
+        """Whether a plugin runs through its own `enqueue`."""
         return chosen_form(type(plugin), GPU_FORMS, self.requested, RUNNING) == "enqueue"
 
     def _wants_pixels(self, plugin: Plugin) -> bool:
-        """Whether a plugin is asked first if it takes NHWC, as all around it lies."""
+        """Whether a plugin is asked for NHWC before linear: it runs `enqueue` and has kernels."""
         return self._enqueues(plugin) and launches_kernels(type(plugin))
 
     def _write_linear(self, results: Collection[str]) -> None:
-        """Convolutions and linear Resizes whose output is only made linear float32 → they write that themselves."""
+        """Let convolutions and linear Resizes write linear float32 directly where a Reformat to it is the only reader."""
         own = [step for step in self.steps if step.kind == "conv" or (step.kind, step.op) == ("pointwise", "Resize")]
         writers = {name: step for step in own for name in step.outputs}
         for copy in [step for step in self.steps if step.op == "Reformat" and step.inputs[0] in writers]:
@@ -383,8 +387,8 @@ class _Planner:
                 del self.formats[name]
 
 
-def _scales(node: ir.Node) -> dict[str, Any]:
-    """Attributes of the step of a plugin: its scales, where it is on int8 codes."""
+def _plugin_scales(node: ir.Node) -> dict[str, Any]:
+    """The attribute ``scales`` of the step of a plugin on int8 codes; empty for others."""
     return {"scales": scales} if (scales := scales_of(node)) else {}
 
 
@@ -392,8 +396,8 @@ def _is_plugin(node: ir.Node) -> bool:
     return node.domain != DOMAIN and is_plugin_node(node)
 
 
-def _own_dims(node: ir.Node) -> Sequence[Sequence[int]] | None:
-    """Dims of what a plugin or a fused node gives."""
+def _plugin_or_fused_dims(node: ir.Node) -> Sequence[Sequence[int]] | None:
+    """Infer the output dims of a plugin or a fused node; None where they are unknown."""
     if not _is_plugin(node):
         return fused_dims(node)
     dims = [dims_of(value) or (None,) for value in node.inputs]

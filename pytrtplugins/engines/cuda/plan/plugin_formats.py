@@ -1,4 +1,4 @@
-"""Which types and layouts a plugin's step has, out of those that the plugin takes."""
+"""Choose types and layouts of a plugin's step among those that its `supports_format` accepts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["agree_formats"]
 def agree_formats(
     name: str, plugin: Plugin, dims: Sequence[Dims], dtypes: Sequence[DType], layouts: Sequence[str]
 ) -> list[Format]:
-    """The first combination of type and layout that a plugin takes, those without copies first.
+    """Return the first combination of types and layouts that a plugin accepts; those without copies are tried first.
 
     Args:
         name: The node's, for the message.
@@ -40,7 +40,8 @@ def agree_formats(
             types = [kind if dtype in FLOATS else dtype for dtype in dtypes]
             outs = plugin.all_output_dtypes(types, len(out_dims))
             forms = [
-                _form(each, dtype, layout) for each, dtype in zip((*dims, *out_dims), (*types, *outs), strict=True)
+                _format_for(each, dtype, layout)
+                for each, dtype in zip((*dims, *out_dims), (*types, *outs), strict=True)
             ]
             known = [form for form in forms if form is not None]
             descs = [
@@ -56,7 +57,7 @@ def agree_formats(
     )
 
 
-def _form(dims: Dims, dtype: DType, layout: str) -> Format | None:
+def _format_for(dims: Dims, dtype: DType, layout: str) -> Format | None:
     if layout == "linear":
         return linear(dims, dtype)
     return channels_last(dims, dtype, dense=True) if len(dims) == 4 else None

@@ -1,4 +1,4 @@
-"""Steps that do not depend on each other, side by side: which stream each goes to, and what it waits for."""
+"""Schedule independent steps on several streams: the stream of each step, and the steps that it waits for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_STREAMS = 4
 
 @dataclass(frozen=True)
 class Access:
-    """Part of a storage that a step reads or writes.
+    """A memory access of a step: a part of a storage, read or written.
 
     Attributes:
         storage: Its name.
@@ -27,14 +27,14 @@ class Access:
     writes: bool
 
     def conflicts(self, other: Access) -> bool:
-        """Whether the order of the two counts."""
+        """Whether two accesses overlap and one of them writes, so that their order matters."""
         same = self.storage == other.storage and self.begin < other.end and other.begin < self.end
         return same and (self.writes or other.writes)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Where and after what each step runs.
+    """The stream of each step, and the steps before it.
 
     Attributes:
         streams: Stream of each step; 0 is the main one.
@@ -47,17 +47,17 @@ class Schedule:
     before: tuple[int, ...]
 
     def ordered(self, first: int, second: int) -> bool:
-        """Whether one step is sure to be done when the other begins."""
+        """Whether the first step has always ended when the second one begins."""
         return bool(self.before[second] >> first & 1)
 
 
 def one_stream(count: int) -> Schedule:
-    """All steps one after the other."""
+    """Schedule all steps on one stream."""
     return Schedule((0,) * count, ((),) * count, tuple((1 << index) - 1 for index in range(count)))
 
 
 def schedule(steps: Sequence[Sequence[Access]], max_streams: int = MAX_STREAMS) -> Schedule:
-    """Spread steps over streams.
+    """Schedule steps on streams.
 
     A step follows its latest predecessor where that is the last of its stream so far. Otherwise a branch begins: on a stream
     whose last step comes before this one anyway, on a new one while there are less than ``max_streams``, else behind the predecessor.
@@ -75,7 +75,7 @@ def schedule(steps: Sequence[Sequence[Access]], max_streams: int = MAX_STREAMS) 
         known = 0
         for earlier in needed:
             known |= before[earlier] | 1 << earlier
-        stream = _stream(needed, known, tails, streams, max_streams)
+        stream = _choose_stream(needed, known, tails, streams, max_streams)
         if stream == len(tails):
             tails.append(index)
         else:
@@ -90,7 +90,9 @@ def schedule(steps: Sequence[Sequence[Access]], max_streams: int = MAX_STREAMS) 
     return Schedule(tuple(streams), tuple(waits), tuple(before))
 
 
-def _stream(needed: Sequence[int], known: int, tails: Sequence[int], streams: Sequence[int], max_streams: int) -> int:
+def _choose_stream(
+    needed: Sequence[int], known: int, tails: Sequence[int], streams: Sequence[int], max_streams: int
+) -> int:
     for earlier in reversed(needed):
         if tails[streams[earlier]] == earlier:
             return streams[earlier]

@@ -1,4 +1,4 @@
-"""What cannot be planned: nodes whose tensors only the run tells the dims of, and those that read them."""
+"""Find the nodes that cannot be planned, because their dims are data-dependent, and the nodes after them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FUSED = ("Attention", "Conv")
 
 @dataclass(frozen=True)
 class Tail:
-    """Nodes that run one by one behind all steps, with the dims that their inputs then have.
+    """Nodes that run one by one after all steps, with the dims that their inputs have then.
 
     Attributes:
         nodes: In order.
@@ -46,13 +46,13 @@ class Tail:
 
 
 def unplannable_nodes(graph: ir.Graph, bindings: Mapping[str, int]) -> list[ir.Node]:
-    """The nodes that cannot be planned: branches, loops, those whose dims are unknown or only declared, and what follows from them.
+    """Find the nodes that cannot be planned: If, Loop, Scan, nodes whose dims are unknown or only declared, and all nodes after these.
 
     Args:
         graph: Of a lowered model; all that is known before the run was computed.
         bindings: Sizes of the free dims.
     """
-    found: list[ir.Node] = []
+    nodes: list[ir.Node] = []
     late: set[ir.Value] = set()
     for node in graph:
         control = node.op_type in CONTROL_FLOW and not node.domain
@@ -60,13 +60,13 @@ def unplannable_nodes(graph: ir.Graph, bindings: Mapping[str, int]) -> list[ir.N
             _has_known_dims(value, bindings) for value in node.outputs if value.name
         ) and not _is_sized_by_values(node)
         if control or not has_known_dims or not late.isdisjoint(values_read_by(node)):
-            found.append(node)
+            nodes.append(node)
             late.update(node.outputs)
-    return found
+    return nodes
 
 
 def _is_sized_by_values(node: ir.Node) -> bool:
-    """Whether dims that a file declares are no more than a promise: the sizes are computed in the run, and nobody looks there."""
+    """Whether a node's output dims are computed in the run, so that dims declared in the file are not reliable."""
     if node.domain or node.op_type not in SIZED or all(constant(value) is not None for value in node.outputs):
         return False
     sizes = (operand(node, place) for place in HOST_INPUTS.get(node.op_type, ()))
@@ -87,9 +87,9 @@ def _has_known_dims(value: ir.Value, bindings: Mapping[str, int]) -> bool:
 
 
 def outer_reads(nodes: Sequence[ir.Node]) -> list[ir.Value]:
-    """What nodes read and none of them makes."""
-    made = {value for node in nodes for value in node.outputs}
-    return list(dict.fromkeys(value for node in nodes for value in values_read_by(node) if value not in made))
+    """The values that nodes read and none of them computes."""
+    computed = {value for node in nodes for value in node.outputs}
+    return list(dict.fromkeys(value for node in nodes for value in values_read_by(node) if value not in computed))
 
 
 def check_operator(node: ir.Node) -> None:
@@ -153,7 +153,7 @@ def check_operators(nodes: Sequence[ir.Node], version: int) -> None:
 
 
 def _unsupported_reason(node: ir.Node, version: int) -> str:
-    """Why a node of a tail is not run; empty where it is."""
+    """Why a node of a tail cannot run; empty where it can."""
     op = node.op_type
     if is_plugin_node(node) or (not node.domain and op in (*CONTROL_FLOW, "Constant")):
         if op == "Scan" and version < 9:

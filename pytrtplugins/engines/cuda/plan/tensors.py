@@ -1,4 +1,4 @@
-"""What a planner knows of each tensor: dims, element type, how it lies, and the copies in other forms."""
+"""The tensors of a plan: dims, element type, format, and copies in other formats."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Tensors:
     _copies: dict[tuple[str, Format], str] = field(default_factory=dict)
 
     def described(self, name: str) -> tuple[Dims, DType]:
-        """Dims and element type.
+        """Dims and element type of a tensor.
 
         Raises:
             BuildError: they cannot be told.
@@ -85,37 +85,37 @@ class Tensors:
         return sizes, dtype
 
     def dims(self, name: str) -> Dims:
-        """Its dims."""
+        """Dims of a tensor."""
         return self.described(name)[0]
 
     def dtype(self, name: str) -> DType:
-        """Its element type."""
+        """Element type of a tensor."""
         return self.described(name)[1]
 
     def natural(self, name: str) -> Format:
-        """The form that this engine's kernels give and take."""
+        """The default format of a tensor: NHWC for images, else linear."""
         return self.image(name) if name in self.images else linear(*self.described(name))
 
     def image(self, name: str) -> Format:
-        """NHWC, if it can be an image."""
+        """The NHWC format of a tensor; linear if it cannot be NHWC."""
         dims, dtype = self.described(name)
         fits = len(dims) == 4 and 0 not in dims and dtype in _IMAGE_TYPES
         return channels_last(dims, dtype) if fits else linear(dims, dtype)
 
     def materialized(self, name: str) -> str:
-        """A tensor that is there in its own type."""
+        """The tensor's name once it is in memory in its own type; a copy step is added if needed."""
         return self.as_format(name, self.natural(name)) if name in self.casts or self.is_moved(name) else name
 
     def stored(self, name: str) -> str:
-        """A tensor that is there, in whatever float type."""
+        """The name of a tensor in memory with these values, in any float type: the source of a Cast, or the tensor."""
         return self.casts.get(name) or self.materialized(name)
 
     def is_moved(self, name: str) -> bool:
-        """Whether the values of a tensor lie in others, and nowhere else."""
+        """Whether a tensor has no memory of its own: its values are read in others."""
         return name in self.moves and name not in self.formats
 
     def move(self, name: str, dtype: DType | None = None) -> Move:
-        """Where the values of a tensor lie; of a constant in another type than one that is given, those of its copy in that."""
+        """The move of a tensor, or the tensor itself as a source; a constant is converted to ``dtype`` first."""
         if dtype is not None and name in self.constants and self.dtype(name) is not dtype:
             copy = f"{name}@{dtype}"
             self.constants[copy] = self.constants[name].astype(dtype.numpy)
@@ -123,33 +123,33 @@ class Tensors:
         return self.moves[name] if self.is_moved(name) else Source(self.dims(name), name)
 
     def read(self, moves: Sequence[Move], rounds: bool = False) -> tuple[tuple[str, ...], tuple[Move, ...]]:
-        """The tensors that a generated kernel reads, and where in them its operands are, by their places.
+        """The names of the tensors that a generated kernel reads, and its operands as moves of these by index.
 
         Args:
             moves: Where the operands' values lie.
             rounds: Whether the kernel only copies, and so rounds what is only converted to float16 itself.
         """
         names: dict[str, int] = {}
-        found = []
+        operands = []
         for move in moves:
             sources = dict.fromkeys(str(source.tensor) for source in move.sources)
             own = {name: self.stored(name) if rounds else self.source_before_cast(name) for name in sources}
             if len({self._stored_type(name) for name in own.values()}) > 1:
                 own = {name: self.materialized(name) for name in sources}
             places = {name: names.setdefault(tensor, len(names)) for name, tensor in own.items()}
-            found.append(move.over(lambda source, at=places: Source(source.dims, at[str(source.tensor)])))  # type: ignore[misc]
-        return tuple(names), tuple(found)
+            operands.append(move.over(lambda source, at=places: Source(source.dims, at[str(source.tensor)])))  # type: ignore[misc]
+        return tuple(names), tuple(operands)
 
     def _stored_type(self, name: str) -> DType:
         return self.formats[name].dtype if name in self.formats else self.dtype(name)
 
     def source_before_cast(self, name: str) -> str:
-        """A tensor for a kernel that reads all types: what was only converted to float32 is read as it was."""
+        """The source of a Cast to float32, for kernels that read all float types; else the tensor in memory."""
         source = self.casts.get(name)
         return self.materialized(name) if source is None or self.dtype(name) is not DType.FLOAT32 else source
 
     def as_format(self, name: str, wanted: Format, exact: bool = False) -> str:
-        """The tensor in another form: itself, or a copy that a step makes, as of a constant.
+        """The name of the tensor in another format: itself, or a copy for which a step is added.
 
         Args:
             name: The tensor.
@@ -161,25 +161,25 @@ class Tensors:
         """
         source = self.casts.get(name, name)
         if self.is_moved(source):
-            self._put_together(source, wanted if wanted.dtype is self.dtype(source) else self.natural(source))
-        found = self.formats.get(source)
-        if found is None and name not in self.constants:
+            self._add_move_step(source, wanted if wanted.dtype is self.dtype(source) else self.natural(source))
+        form = self.formats.get(source)
+        if form is None and name not in self.constants:
             raise BuildError(f"engine 'cuda': tensor {name!r} is read and nothing computes it", engine="cuda")
-        if found == wanted or (found is not None and not exact and _reads_strided(found, wanted)):
+        if form == wanted or (form is not None and not exact and _reads_strided(form, wanted)):
             return source
         key = (name, wanted)
         if key not in self._copies:
             copy = f"{name}@{wanted.dtype}{'-nhwc' if wanted.nhwc else ''}{wanted.pitch or ''}"
             self.formats[copy] = wanted
             self._copies[key] = copy
-            plain = found is None or wanted.dtype not in _IMAGE_TYPES
+            plain = form is None or wanted.dtype not in _IMAGE_TYPES
             kind, op = ("generic", "Identity") if plain else ("reformat", "Reformat")
             self.steps.append(Step(kind, copy, op, {}, (source,), (copy,)))
         return self._copies[key]
 
-    def _put_together(self, name: str, form: Format) -> None:
-        """Add the step that copies a tensor's values to where they lie as a form says."""
-        move = self._of_pixels(self.moves[name], form)
+    def _add_move_step(self, name: str, form: Format) -> None:
+        """Add the step that copies the values of a moved tensor to memory of its own, in a format."""
+        move = self._through_nhwc_copy(self.moves[name], form)
         if move is not self.moves[name] and self.alias(name, move):
             return
         names, reads = self.read([move], rounds=True)
@@ -187,8 +187,8 @@ class Tensors:
         attributes = {"operations": (), "results": (0,), "reads": reads}
         self.steps.append(Step("pointwise", name, "Move", attributes, names, (name,)))
 
-    def _of_pixels(self, move: Move, form: Format) -> Move:
-        """The same for an image of values that lie in one volume with whole planes of each channel: of its copy in NHWC.
+    def _through_nhwc_copy(self, move: Move, form: Format) -> Move:
+        """Redirect a move that reads planes of one 5-D tensor for an NHWC image: read an NHWC copy of that tensor instead.
 
         A kernel that reads 16 bytes of each pixel there is faster, even with the copy, which is made once.
         """
@@ -211,7 +211,7 @@ class Tensors:
 
 
 def _reads_strided(found: Format, wanted: Format) -> bool:
-    """Whether a run of channels of a larger tensor serves where a tensor of its own is wanted: not for plugins."""
+    """Whether a strided view of channels can replace a dense NHWC tensor, for readers other than plugins."""
     return (
         found.nhwc
         and wanted.nhwc

@@ -1,4 +1,4 @@
-"""Tensors that are runs of channels of larger ones: what a Concat joins and what a Split parts, without copies."""
+"""Channel views: inputs of a Concat and outputs of a Split that share memory with the whole, without copies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ChannelViews"]
 
 @dataclass
 class ChannelViews:
-    """Which tensors lie within others.
+    """Which tensors are views of the channels of others.
 
     Attributes:
         formats: How each tensor lies; those that become part of another get its pitch.
@@ -42,8 +42,8 @@ class ChannelViews:
         return {*self.parents, *(whole for whole, _ in self.parents.values()), *self.aliases, *self.aliases.values()}
 
     def placed(self, name: str) -> Placed:
-        """Where a tensor lies, once all are known."""
-        own, channel = self._root(name)
+        """The format and place of a tensor in memory, once all tensors are known."""
+        own, channel = self._storage_of(name)
         form, base = self.formats[name], self.formats[own]
         form = replace(form, pitch=base.pitch) if form.nhwc else form
         if own not in self.aliases:
@@ -52,7 +52,7 @@ class ChannelViews:
         return Placed(form, source.storage, source.offset + channel * form.dtype.itemsize)
 
     def alias(self, name: str, source: str, form: Format) -> None:
-        """Let a tensor lie where another does, which has no gaps and gets none from now on.
+        """Make a tensor an alias of a dense tensor, which stays dense from now on.
 
         Args:
             name: The tensor.
@@ -64,7 +64,7 @@ class ChannelViews:
         self.dense.add(source)
 
     def split(self, whole: str, parts: Mapping[str, int]) -> None:
-        """Parts of a tensor in NHWC that is there.
+        """Make the outputs of a Split views of an NHWC tensor.
 
         Args:
             whole: The tensor.
@@ -77,7 +77,7 @@ class ChannelViews:
             first += channels
 
     def concat(self, name: str, whole: str, form: Format, parts: Sequence[tuple[str, int]]) -> None:
-        """Each part into its channels; those that a step writes, or that lie in what one writes, are written there at once.
+        """Make the inputs of a Concat views of its output where possible; the others are copied.
 
         Args:
             name: For the copies.
@@ -87,20 +87,20 @@ class ChannelViews:
         """
         self.formats[whole] = form
         firsts = [0, *itertools.accumulate(channels for _, channels in parts)]
-        self._lay_over(whole, [(part, first) for (part, _), first in zip(parts, firsts, strict=False)])
+        self._share_memory(whole, [(part, first) for (part, _), first in zip(parts, firsts, strict=False)])
         form = self.formats[whole]
         for index, ((part, channels), first) in enumerate(zip(parts, firsts, strict=False)):
-            if self._root(part) == self._root(whole, first):
+            if self._storage_of(part) == self._storage_of(whole, first):
                 continue
             place = replace(form, dims=(form.dims[0], channels, *form.dims[2:]))
             if self._writes_in_place(part, place, first):
-                self._put(part, whole, first)
+                self._make_view(part, whole, first)
             else:
                 target = f"{whole}.part{index}"
                 self.formats[target] = place
                 self.parents[target] = whole, first
                 self.steps.append(Step("reformat", f"{name}.{index}", "Concat", {"part": True}, (part,), (target,)))
-        storage = self._root(whole)[0]
+        storage = self._storage_of(whole)[0]
         if self.formats[storage].dims[1] % form.vector == 0:
             self.joined.add(storage)
         else:
@@ -108,22 +108,22 @@ class ChannelViews:
 
     # -- inside ----------------------------------------------------------------------------------------------------------
 
-    def _root(self, name: str, channel: int = 0) -> tuple[str, int]:
-        """The tensor of its own that a channel of a tensor lies in, and which channel it is there."""
+    def _storage_of(self, name: str, channel: int = 0) -> tuple[str, int]:
+        """The tensor with memory of its own that contains a channel of a tensor, and the channel's number there."""
         while name in self.parents:
             name, first = self.parents[name]
             channel += first
         return name, channel
 
-    def _put(self, name: str, whole: str, first: int) -> None:
-        """Let a tensor, and all that are part of it, lie in another."""
+    def _make_view(self, name: str, whole: str, first: int) -> None:
+        """Make a tensor, with all its views, a view of another one."""
         self.parents[name] = whole, first
-        storage = self._root(name)[0]
-        for part in [part for part in (name, *self.parents) if self._root(part)[0] == storage]:
+        storage = self._storage_of(name)[0]
+        for part in [part for part in (name, *self.parents) if self._storage_of(part)[0] == storage]:
             self.formats[part] = replace(self.formats[part], pitch=self.formats[storage].pitch)
 
-    def _lay_over(self, whole: str, parts: Sequence[tuple[str, int]]) -> None:
-        """Let a concat's memory and that of tensors whose parts it has be one.
+    def _share_memory(self, whole: str, parts: Sequence[tuple[str, int]]) -> None:
+        """Let a concat share memory with the tensors whose channels it joins.
 
         What else such a tensor has lies before the concat or behind it: a fused convolution writes one part of its channels
         into the concat, and the others, for other readers, beside it. Where both reach over each other's ends, a wider tensor
@@ -141,36 +141,36 @@ class ChannelViews:
                 return
             base = f"{whole}.wide"
             self.formats[base] = channels_last((form.dims[0], high - low, *form.dims[2:]), form.dtype)
-            self._put(whole, base, -low)
+            self._make_view(whole, base, -low)
         for name, begin in begins.items():
-            self._put(name, base, begin - low)
+            self._make_view(name, base, begin - low)
 
     def _channel_offsets(self, form: Format, parts: Sequence[tuple[str, int]]) -> dict[str, int]:
-        """The tensors that a concat can share memory with → the channel of the concat, below 0 too, where each begins."""
+        """Tensor that a concat can share memory with → its first channel relative to the concat; it can be negative."""
 
         def place(part: tuple[str, int]) -> tuple[str, int]:
-            storage, channel = self._root(part[0])
+            storage, channel = self._storage_of(part[0])
             return storage, part[1] - channel
 
-        found: dict[str, int] = {}
+        offsets: dict[str, int] = {}
         for (storage, begin), group in itertools.groupby(parts, place):
             run = list(group)
             first, end = run[0][1], run[-1][1] + self.formats[run[-1][0]].dims[1]
             own = self.formats[storage]
             last = begin + own.dims[1]
             if (
-                storage not in found
+                storage not in offsets
                 and storage not in (name for name, _ in run)
                 and (begin == first or first == 0)
                 and (last == end or end == form.dims[1])
                 and begin % form.vector == 0
                 and self._is_movable(storage, form)
             ):
-                found[storage] = begin
-        return found
+                offsets[storage] = begin
+        return offsets
 
     def _writes_in_place(self, name: str, place: Format, first: int) -> bool:
-        """Whether a tensor of its own can be part of a concat."""
+        """Whether a tensor can be written directly into a concat's memory."""
         return (
             name not in self.parents
             and self._is_movable(name, place)
@@ -179,10 +179,10 @@ class ChannelViews:
         )
 
     def _is_movable(self, name: str, form: Format) -> bool:
-        """Whether what writes a tensor, and all that read it or parts of it, can do with gaps between its pixels."""
+        """Whether the writer and all readers of a tensor accept a larger pixel pitch."""
         own = self.formats.get(name)
         writer = next((step for step in self.steps if name in step.outputs), None)
-        family = {name, *(part for part in self.parents if self._root(part)[0] == name)}
+        family = {name, *(part for part in self.parents if self._storage_of(part)[0] == name)}
         return (
             self.in_place
             and own is not None

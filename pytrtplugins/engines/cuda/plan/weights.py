@@ -1,4 +1,4 @@
-"""Models without their weights: all that is to be known of a network, small enough to be read at once."""
+"""Separate a model from its weights, so that it is small and quick to read."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def take_weights(model: ir.Model) -> dict[str, npt.NDArray[Any]]:
         The weights by name.
     """
     external = require("onnx_ir", extra="onnx").ExternalTensor
-    taken: dict[str, npt.NDArray[Any]] = {}
+    weights: dict[str, npt.NDArray[Any]] = {}
     for name, value in model.graph.initializers.items():
         uses, tensor = value.uses(), value.const_value
         only_weight = all(is_op(use.node, "Conv", DOMAIN) and use.idx == 1 for use in uses)
         if uses and only_weight and not value.is_graph_output() and tensor is not None:
-            taken[name] = tensor.numpy()
+            weights[name] = tensor.numpy()
             value.const_value = external(WEIGHTS_LOCATION, None, None, tensor.dtype, shape=tensor.shape, name=name)
-    return taken
+    return weights
 
 
 def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -50,26 +50,26 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     copy_fields(model, copy, without=("graph",))
     copy_fields(model.graph, copy.graph, without=("initializer",))
     for tensor in model.graph.initializer:
-        left = copy.graph.initializer.add()
+        stripped = copy.graph.initializer.add()
         if len(tensor.raw_data) <= _LARGE:
-            left.CopyFrom(tensor)
+            stripped.CopyFrom(tensor)
             continue
-        left.name, left.data_type, left.data_location = tensor.name, tensor.data_type, left.EXTERNAL
-        left.dims.extend(tensor.dims)
-        left.external_data.add(key="location", value=WEIGHTS_LOCATION)
+        stripped.name, stripped.data_type, stripped.data_location = tensor.name, tensor.data_type, stripped.EXTERNAL
+        stripped.dims.extend(tensor.dims)
+        stripped.external_data.add(key="location", value=WEIGHTS_LOCATION)
     return copy
 
 
 def read_constants(model: ir.Model) -> dict[str, npt.NDArray[Any]]:
-    """The initializers of a model; in the place of weights that were taken, what no weight is: NaN, or -128."""
+    """The initializers of a model by name; weights that were taken are replaced by NaN, or by the type's least integer."""
     external = require("onnx_ir", extra="onnx").ExternalTensor
-    found: dict[str, npt.NDArray[Any]] = {}
+    constants: dict[str, npt.NDArray[Any]] = {}
     for name, value in model.graph.initializers.items():
         tensor: Any = value.const_value
         if isinstance(tensor, external):
             kind = tensor.dtype.numpy()
             none = np.iinfo(kind).min if kind.kind in "iu" else np.nan
-            found[name] = np.broadcast_to(np.array(none, kind), tensor.shape.numpy())
+            constants[name] = np.broadcast_to(np.array(none, kind), tensor.shape.numpy())
         else:
-            found[name] = tensor.numpy()
-    return found
+            constants[name] = tensor.numpy()
+    return constants

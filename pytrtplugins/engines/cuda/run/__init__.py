@@ -1,1 +1,1 @@
-"""A plan on a device: launches, CUDA graphs, contexts, images to boxes."""
+"""Run a plan on a device: launches, CUDA graphs, contexts, detection."""

@@ -1,4 +1,4 @@
-"""A network that reads and writes its caller's own arrays: checked and captured once, one graph launch a run."""
+"""Bound runs: the caller's arrays are checked and captured once; each run is one graph launch."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class CudaBoundRun(BoundRun):
 
 
 def _views(plan: Plan, tensor: str, array: Any) -> dict[str, Any]:
-    """What can lie where an array is: a tensor, and those that are the same values with other dims. Nothing if it cannot.
+    """The names of a tensor and its aliases if they can use the array's memory; empty if they cannot.
 
     It can where it is without gaps, as aligned as the arena's tensors are, and nothing else is in its memory.
     """

@@ -1,4 +1,4 @@
-"""One thread's runs: inputs in, one graph, outputs out."""
+"""The context of engine cuda: copies inputs, launches one graph, copies outputs."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ class _Ready:
         }
 
     def queue(self, stream: Any) -> None:
-        """The network, device to host."""
+        """Queue the network and the copies of outputs to the host."""
         self.execution.queue(stream)
         self.copy_out(self.outputs, stream)
 
     def copy_in(self, arrays: Mapping[str, Any], stream: Any) -> None:
-        """Fill inputs from the GPU."""
+        """Copy inputs from arrays on the GPU."""
         for name, array in arrays.items():
             copy(self.execution.device, self.execution.input(name), array, stream)
 
     def copy_out(self, arrays: Mapping[str, Any], stream: Any) -> None:
-        """Take outputs, into page-locked memory or memory of the GPU."""
+        """Copy outputs to page-locked or GPU memory."""
         for name, array in arrays.items():
             copy(self.execution.device, array, self.execution.output(name), stream)
 
@@ -100,14 +100,14 @@ class CudaContext(ExecutionContext):
             EngineError: the context is closed, or another thread is running it.
         """
         self._check_open()
-        caller = self._number(stream)
+        caller = self._stream_address(stream)
         call = call_key(inputs, outputs, caller)
         if call is not None and self._enqueue_cached(call, caller):
             return
         checked, targets = self._check_on_gpu("enqueue", inputs, outputs)
         with self._running():
             self._enqueue(checked, targets, caller)
-            if call is not None and self._all_here(call, (*checked.values(), *targets.values())):
+            if call is not None and self._are_on_gpu(call, (*checked.values(), *targets.values())):
                 shapes = self._shapes(checked)
                 self._routes.remember(call, shapes, self._ready[shapes].execution, inputs, outputs)
 
@@ -144,7 +144,7 @@ class CudaContext(ExecutionContext):
         return whole, times, execution.plan
 
     def _time(self, queue: Callable[[], object], runs: int) -> float:
-        """Microseconds on the GPU of one of some runs, queued one behind the other."""
+        """Mean microseconds of a run on the GPU, over ``runs`` queued back to back."""
         queue()
         begin, end = self._cupy.cuda.Event(), self._cupy.cuda.Event()
         begin.record(self._stream)
@@ -175,15 +175,15 @@ class CudaContext(ExecutionContext):
         self._stream.wait_event(self._cupy.cuda.get_current_stream().record())
         return CudaBoundRun(self.engine, given, inputs, outputs, self._sizes(inputs), self._stream)
 
-    def _all_here(self, call: Call, arrays: tuple[Any, ...]) -> bool:
-        """Whether all arrays of the call's forms lie on the engine's GPU: kernels may not reach those of others, the driver's copies do."""
+    def _are_on_gpu(self, call: Call, arrays: tuple[Any, ...]) -> bool:
+        """Whether all arrays of a call are on the engine's GPU; kernels may not reach the memory of other GPUs."""
         device = self.engine.device
         if device.number_of_devices > 1 and not all(names_device(part) for part in call[0] if isinstance(part, tuple)):
             return False
         return all(device.holder(array) == device.number for array in arrays if array.nbytes)
 
-    def _number(self, stream: Any) -> int:
-        """Of a caller's stream."""
+    def _stream_address(self, stream: Any) -> int:
+        """The address of a caller's stream."""
         try:
             return int(self._cupy.cuda.get_current_stream().ptr) if stream is None else stream_handle(stream)
         except Exception:
@@ -197,7 +197,7 @@ class CudaContext(ExecutionContext):
             route = self._routes.find(call)
             if route is None:
                 return False
-            self._keep(route.shapes)
+            self._mark_used(route.shapes)
             with self.engine.device.current():
                 self._queue_route(route, call[1], caller)
             return True
@@ -226,7 +226,7 @@ class CudaContext(ExecutionContext):
         self._elsewhere = True
 
     def _with_copies(self, queue: Callable[[Any], None]) -> Any:
-        """A graph of the network with copies from and to the caller's arrays."""
+        """Capture a graph of the network with copies from and to the caller's arrays."""
         with self._stream, self.engine.capturing:
             return capture_graph(queue, self._stream)
 
@@ -299,23 +299,23 @@ class CudaContext(ExecutionContext):
             with self.engine.device.current():
                 ready.execution.indices.check()
             inputs.clear()  # held until now, since the GPU reads page-locked ones itself
-            found = {name: self._late(name, value, outputs.get(name)) for name, value in late.items()}
+            found = {name: self._data_dependent_output(name, value, outputs.get(name)) for name, value in late.items()}
             return {
                 desc.name: found[desc.name]
                 if desc.name in found
-                else _taken(from_stored(ready.outputs[desc.name], desc.dtype), outputs.get(desc.name))
+                else _copy_output(from_stored(ready.outputs[desc.name], desc.dtype), outputs.get(desc.name))
                 for desc in self.engine.outputs
             }
 
         return finish
 
-    def _late(self, name: str, value: Value, target: Any) -> Any:
+    def _data_dependent_output(self, name: str, value: Value, target: Any) -> Any:
         """Return an output with data-dependent dims, in the caller's array if it fits."""
         if target is not None:
             check_dims(name, target, value.dims)
         with self.engine.device.current(), self._stream:
             if target is None or isinstance(target, np.ndarray):
-                return _taken(value.numbers(), target)
+                return _copy_output(value.numbers(), target)
             target[...] = value.stored(False)
             self._stream.synchronize()
         return target
@@ -329,13 +329,13 @@ class CudaContext(ExecutionContext):
                 self._routes.forget()
                 self._ready.pop(next(iter(self._ready))).execution.close()
             self._ready[shapes] = self._prepare(inputs)
-        return self._keep(shapes)
+        return self._mark_used(shapes)
 
     def _shapes(self, inputs: Arrays) -> tuple[tuple[int, ...], ...]:
         return tuple(tuple(inputs[desc.name].shape) for desc in self.engine.inputs)
 
-    def _keep(self, shapes: tuple[tuple[int, ...], ...]) -> _Ready:
-        """What runs inputs of these shapes, now behind those that were used before."""
+    def _mark_used(self, shapes: tuple[tuple[int, ...], ...]) -> _Ready:
+        """Return the buffers for inputs of these shapes, and mark them as the most recently used."""
         if shapes != next(reversed(self._ready)):
             self._ready[shapes] = self._ready.pop(shapes)
         return self._ready[shapes]
@@ -356,12 +356,12 @@ class CudaContext(ExecutionContext):
             with self.engine.capturing:
                 execution.capture(self._stream)
                 if len(execution.segments) == 1 and execution.segments[0].capturable:
-                    ready.graph = self._whole(ready)
+                    ready.graph = self._capture_whole(ready)
             execution.indices.clear()
         return ready
 
-    def _whole(self, ready: _Ready) -> Any:
-        """One graph of the network and the copies to the host."""
+    def _capture_whole(self, ready: _Ready) -> Any:
+        """Capture one graph of the network and the copies to the host."""
         segment = ready.execution.segments[0]
         core, segment.graph = segment.graph, None
         self._stream.synchronize()
@@ -389,10 +389,10 @@ class CudaContext(ExecutionContext):
         return as_cupy(value, None, desc.dtype)
 
 
-def _taken(found: Any, target: Any) -> Any:
-    """An output, out of memory that the next run writes: in the caller's array, or a new one."""
+def _copy_output(array: Any, target: Any) -> Any:
+    """Copy an output from memory that the next run overwrites, into the caller's array or a new one."""
     if target is None:
-        return found.copy()
+        return array.copy()
     if isinstance(target, np.ndarray):
-        np.copyto(target, found)
+        np.copyto(target, array)
     return target

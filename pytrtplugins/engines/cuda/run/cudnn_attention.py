@@ -47,7 +47,7 @@ class CudnnAttention:
         return self.cudnn.create_handle()
 
     def __call__(self, problem: AttentionProblem, q: Tensor, k: Tensor, v: Tensor, y: Tensor, bias: Any) -> Launch:
-        """The launch, by the kernel that there is."""
+        """Make a function that queues the attention, by cuDNN if it has a kernel."""
         plan = self._plan(problem) if self.device.capability >= _OLDEST and suits_cudnn(problem) else None
         if plan is None:
             return self._else(problem, q, k, v, y, bias)

@@ -102,7 +102,7 @@ class CudaDetection(DetectionContext):
                 run.graph.upload(self._stream)
 
     def _one_graph(self, run: ImageRun) -> bool:
-        """Whether a run can be captured as a whole."""
+        """Whether a whole run can be one CUDA graph."""
         segments = run.execution.segments
         return "graph" not in self.engine.disabled and len(segments) == 1 and segments[0].capturable
 

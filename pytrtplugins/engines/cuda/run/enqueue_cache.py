@@ -53,8 +53,8 @@ class CachedEnqueue:
         self._counts: dict[Addresses, int] = {}
         self.shapes, self.writers, self._execution = shapes, writers, execution
         self._steps = segment.queue_steps
-        self._inputs, self._copy_in = _ends(execution, map(execution.input, inputs))
-        self._outputs, self._copy_out = _ends(execution, map(execution.output, outputs))
+        self._inputs, self._copy_in = _addresses_and_copier(execution, map(execution.input, inputs))
+        self._outputs, self._copy_out = _addresses_and_copier(execution, map(execution.output, outputs))
 
     def launch(self, addresses: Addresses, stream: Any, capture: Callable[[Callable[[Any], None]], Any]) -> None:
         """Queue the run on a stream that is not being captured.
@@ -65,7 +65,7 @@ class CachedEnqueue:
             capture: Makes a graph of what a function queues on a stream.
         """
         graph = self._graphs.get(addresses)
-        if graph is None and self._comes_often(addresses):
+        if graph is None and self._is_frequent(addresses):
             graph = self._graphs[addresses] = capture(lambda inside: self.queue(addresses, inside))
         if graph is not None:
             graph.launch(stream)
@@ -83,8 +83,8 @@ class CachedEnqueue:
         steps(stream)
         self._copy_out.queue(addresses[count:], self._outputs, number)
 
-    def _comes_often(self, addresses: Addresses) -> bool:
-        """Whether it is time for a graph of their own; where ever other ones come, it never is."""
+    def _is_frequent(self, addresses: Addresses) -> bool:
+        """Count the use of these addresses; True once they are frequent enough for a graph of their own."""
         if len(self._counts) >= _MOST_PLACES:
             self._counts.clear()
             self._graphs.clear()
@@ -92,20 +92,20 @@ class CachedEnqueue:
         return count >= _OFTEN and len(self._graphs) < _MOST_GRAPHS
 
 
-def _ends(execution: Execution, arrays: Iterable[Any]) -> tuple[Addresses, Copies]:
-    """Addresses of some of an execution's arrays, and what copies from or to them."""
+def _addresses_and_copier(execution: Execution, arrays: Iterable[Any]) -> tuple[Addresses, Copies]:
+    """Addresses of some of an execution's arrays, and a copier for their sizes."""
     found = list(arrays)
     return tuple(array.data.ptr for array in found), execution.device.copier([array.nbytes for array in found])
 
 
 class Routes:
-    """Those of one context."""
+    """The cached `enqueue` calls of one context."""
 
     def __init__(self) -> None:
         self._routes: dict[tuple[Any, ...], CachedEnqueue] = {}
 
     def find(self, call: Call) -> CachedEnqueue | None:
-        """The route of a call; None where there was none like it."""
+        """The cached run of a call; None if there is none."""
         return self._routes.get(call[0])
 
     def remember(
@@ -116,7 +116,7 @@ class Routes:
         inputs: Mapping[str, Array],
         outputs: Mapping[str, Array],
     ) -> None:
-        """Keep the route of a call that fitted, if its network is one graph."""
+        """Cache the run of a checked call, if its network is one graph."""
         if len(execution.segments) != 1 or execution.segments[0].graph is None:
             return
         if len(self._routes) >= _KEPT:
@@ -125,7 +125,7 @@ class Routes:
         self._routes[call[0]] = CachedEnqueue(shapes, execution, inputs, outputs, writers(forms))
 
     def forget(self) -> None:
-        """Forget all, such as when an execution goes."""
+        """Clear the cache, such as when an execution is closed."""
         self._routes.clear()
 
 

@@ -1,4 +1,4 @@
-"""A plan in memory: one context's buffers and launches for inputs of some dims."""
+"""The execution of a plan: one context's buffers and launches for inputs of some dims."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def capture_graph(queue: Callable[[Any], None], stream: Any) -> Any:
-    """A CUDA graph of what ``queue`` puts on a stream that has nothing left to do."""
+    """Capture what ``queue`` puts on an idle stream as a CUDA graph."""
     stream.begin_capture()
     try:
         queue(stream)
@@ -58,7 +58,7 @@ class Segment:
             self.queue_steps(stream)
 
     def queue_steps(self, stream: Any) -> None:
-        """The same without the graph."""
+        """Queue the steps one by one, without the graph."""
         if self._streams and max(number for _, number, _ in self.launches):
             self._queue_branches(stream)
         else:
@@ -180,11 +180,11 @@ class Execution:
 
     @property
     def late(self) -> dict[str, Value]:
-        """The outputs whose dims the last run told, in memory that is theirs alone."""
+        """The outputs of the last run with data-dependent dims, in memory of their own."""
         return {} if self._interpreter is None else dict(self._interpreter.outputs)
 
     def allocating(self) -> AbstractContextManager[Any]:
-        """Within it, new arrays come from this execution's own store."""
+        """Inside the block, new arrays come from this execution's memory pool."""
         return self.device.allocating(self._pool)
 
     def queue(self, stream: Any) -> None:

@@ -1,4 +1,4 @@
-"""ONNX's own rules for the types and dims of what a node gives, asked while a network runs."""
+"""Infer output types and dims of a node during a run, by ONNX's rules."""
 
 from __future__ import annotations
 

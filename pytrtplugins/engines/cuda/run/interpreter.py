@@ -1,4 +1,4 @@
-"""Runs nodes one by one from the host, with the dims that their inputs have: what no plan can hold."""
+"""Interpreter of nodes that cannot be planned: it runs them one by one from the host."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Interpreter:
     # -- graphs ----------------------------------------------------------------------------------------------------------
 
     def _run_nodes(self, owner: ir.Graph | None, nodes: Iterable[ir.Node], scope: Scope, kept: set[ir.Value]) -> None:
-        """Run nodes in order; what none of the later ones reads, and nobody keeps, is let go."""
+        """Run nodes in order, and release values that no later node reads."""
         if owner not in self._last_reads:
             self._last_reads[owner] = _last_reads(list(nodes), kept)
         last = self._last_reads[owner]
@@ -91,7 +91,7 @@ class Interpreter:
                 scope.pop(value, None)
 
     def _run_graph(self, graph: ir.Graph, inputs: Sequence[Value | None], scope: Scope) -> list[Value]:
-        """A branch, a body or a definition; it reads what is around it."""
+        """Run a branch, a loop body or a function definition in the scope around it."""
         for value, given in zip(graph.inputs, inputs, strict=False):
             if given is not None:
                 scope[value] = given
@@ -99,13 +99,13 @@ class Interpreter:
         return [self._value(value, scope) for value in graph.outputs]
 
     def _value(self, value: ir.Value, scope: Scope) -> Value:
-        found = scope.get(value) or self._constants.get(value)
-        if found is None:
+        known = scope.get(value) or self._constants.get(value)
+        if known is None:
             array = array_of(value)
             if array is None:
                 raise ExecutionError(f"engine 'cuda': tensor {value.name!r} is read and nothing computes it")
-            found = self._constants[value] = Value.of(self._device, array)
-        return found
+            known = self._constants[value] = Value.of(self._device, array)
+        return known
 
     # -- nodes -----------------------------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class Interpreter:
         return self._run_graph(self._definitions[node], given, {})
 
     def _function(self, node: ir.Node, given: Sequence[Value | None]) -> list[Value]:
-        """An operator: on the host where all is there and small, as shapes are, else on the device."""
+        """Run an operator: on the host if all inputs are there and small, as shapes are, else on the device."""
         dtypes = self._dtypes(node, given)
         attributes = self._attributes.setdefault(node, operator_attributes(node))
         here = all(value is None or value.is_small_and_here for value in given) and any(given)

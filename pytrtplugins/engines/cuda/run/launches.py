@@ -1,4 +1,4 @@
-"""A planned step → a function that queues its work."""
+"""Make the function that queues a planned step."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ class StepBuilder:
         return self.interpreter.run
 
     def _index_flag(self, step: Step) -> Any:
-        """What notes indices out of range; None on the host, where they raise, and for other operators."""
+        """The flag for indices out of range; None on the host, where they raise, and for other operators."""
         if step.op not in _INDEXING or self.device.xp is np:
             return None
         return IN_RANGE if step.inputs[1] in self.plan.constants else self.indices.add(step.name, step.op)

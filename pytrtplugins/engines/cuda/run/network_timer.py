@@ -160,7 +160,7 @@ def _uses(step: Step, plan: Plan, selector: ConvSelector, key: str) -> bool:
 
 
 def _digest(plan: Plan, selector: ConvSelector) -> str:
-    """Of what is run in which order."""
+    """A digest of the plan's steps and kernels in order."""
     lines = [
         f"{step.kind} {selector.problem(step, plan).key if step.kind == 'conv' else step.op} {stream} "
         f"{[plan.tensors[name].format for name in step.outputs if name in plan.tensors]}"

@@ -1,4 +1,4 @@
-"""What contexts on a GPU need of their engine."""
+"""The interface of the engine that contexts use."""
 
 from __future__ import annotations
 

@@ -36,12 +36,12 @@ class Value:
 
     @classmethod
     def of(cls, device: Device, array: npt.NDArray[Any]) -> Value:
-        """That of an array in its own type."""
+        """Make a value of a host array in its own type."""
         return cls(device, DType.of(array), to_stored(array), True)
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """Its sizes."""
+        """Dims of the tensor."""
         return tuple((self._there if self._here is None else self._here).shape)
 
     @property

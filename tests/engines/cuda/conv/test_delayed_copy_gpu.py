@@ -82,7 +82,7 @@ def test_librarys_kernels_wait_for_what_they_read(case, make):
     if not tactics:
         pytest.skip(f"{provider.name} has no kernel for {case.title}")
     hurried = [tactic for tactic in tactics if not timer.is_right(case, operands, provider, tactic)]
-    timer._late = None
+    timer._delayed_copy = None
     assert not [tactic for tactic in hurried if timer.is_right(case, operands, provider, tactic)]
 
 
@@ -142,7 +142,7 @@ def _impatient(source, target):
         text, newest_architecture(90), "impatient", lambda log, _: KernelError(log, path="impatient", line=None)
     )
     arguments = [ctypes.c_void_p(array.data.ptr) for array in (source, target)]
-    return Launch(Function(Module(code), "impatient"), source.size // 128, 128, arguments, early=True)
+    return Launch(Function(Module(code), "impatient"), source.size // 128, 128, arguments, programmatic_launch=True)
 
 
 @pytest.mark.parametrize("biased", [False, True])

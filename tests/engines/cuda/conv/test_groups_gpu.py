@@ -47,8 +47,8 @@ def forms(family, problem, capability):
     found = [tactic for tactic in tactics_of(family, ConvShape.of(problem), 1000, capability) if tactic.tile_m < 192]
     keys = {}
     for tactic in sorted(found, key=lambda tactic: (tactic.stages, tactic.tile_m), reverse=True):
-        if tactic.split == 1 or (tactic.split == 2 and not tactic.patch):
-            keys[tactic.tile_n, tactic.depth, tactic.units, tactic.split, tactic.patch] = tactic
+        if tactic.split_k == 1 or (tactic.split_k == 2 and not tactic.spatial_tile):
+            keys[tactic.tile_n, tactic.depth, tactic.units, tactic.split_k, tactic.spatial_tile] = tactic
     return list(keys.values())
 
 

@@ -41,7 +41,7 @@ def test_lines_of_a_halo_share_their_zeros_and_patches_have_their_own():
     shape, tactic = square(1, 13, 64, 64, 3, HALF), Tactic("halo", 192, 64, 128)
     assert tactic.halo(shape) == (16, 14)  # 13 lines, one above, one below and the zero behind the last
     assert tactic.tiles(shape) == (1, 1)
-    assert replace(tactic, patch=True).halo(shape) == (26, 10)
+    assert replace(tactic, spatial_tile=True).halo(shape) == (26, 10)
     wide, small = square(1, 104, 64, 64, 3, HALF), Tactic("halo", 64, 64, 128)
     assert small.halo(wide) == (4, 105)  # a tile begins anywhere in a line
     numbers = conv_arguments(shape, tactic, Addresses(16, 32, 48, 64, 80))
@@ -51,10 +51,10 @@ def test_lines_of_a_halo_share_their_zeros_and_patches_have_their_own():
 
 def test_a_second_halo_is_in_memory_where_a_block_needs_it():
     shape = square(1, 13, 512, 64, 3, HALF)  # 8 runs of channels of 9 taps
-    alone, shared = Tactic("halo", 192, 64, 128, split=8), Tactic("halo", 192, 64, 128, split=5)
-    assert (alone.halos(shape), shared.halos(shape), replace(alone, split=1).halos(shape)) == (1, 2, 2)
+    alone, shared = Tactic("halo", 192, 64, 128, split_k=8), Tactic("halo", 192, 64, 128, split_k=5)
+    assert (alone.halos(shape), shared.halos(shape), replace(alone, split_k=1).halos(shape)) == (1, 2, 2)
     assert replace(alone, units=3).halos(shape) == 1
-    assert alone.shared_bytes(shape) < replace(alone, split=4).shared_bytes(shape)
+    assert alone.shared_bytes(shape) < replace(alone, split_k=4).shared_bytes(shape)
     assert alone.definitions(shape)["HALOS"] == 1
 
 
@@ -68,8 +68,8 @@ def test_blocks_share_a_multiprocessor_as_memory_and_registers_allow():
 
 def test_a_block_computes_several_tiles_where_there_are_more_than_multiprocessors():
     few, many = square(1, 13, 512, 1024, 3, HALF), square(32, 104, 64, 128, 3, HALF)
-    assert not [tactic for tactic in halo_tactics(few, max_tactics=1000) if tactic.loop]
-    loops = [tactic for tactic in halo_tactics(many, max_tactics=1000) if tactic.loop]
+    assert not [tactic for tactic in halo_tactics(few, max_tactics=1000) if tactic.persistent]
+    loops = [tactic for tactic in halo_tactics(many, max_tactics=1000) if tactic.persistent]
     assert loops
     for tactic in loops:
         rows, columns = tactic.tiles(many)
@@ -77,7 +77,7 @@ def test_a_block_computes_several_tiles_where_there_are_more_than_multiprocessor
         assert blocks % columns == 0
         assert blocks <= max(132 * tactic.resident_blocks(many), columns)
         assert tactic.halos(many) == 2
-        assert replace(tactic, loop=False).blocks(many, 132) == rows * columns
+        assert replace(tactic, persistent=False).blocks(many, 132) == rows * columns
     assert loops[0].blocks(many, 1) == loops[0].tiles(many)[1]  # each tile of filters has a block
 
 
@@ -86,7 +86,7 @@ def test_weights_stay_where_the_ring_has_room_for_all_of_them():
     tactic = Tactic("halo", 128, 64, 64, 3, 3, 1, True, True)
     assert tactic.name == "m128n64k64u3s3x1pl"
     assert tactic.keeps_weights(shape)
-    assert not replace(tactic, loop=False).keeps_weights(shape)
+    assert not replace(tactic, persistent=False).keeps_weights(shape)
     assert not replace(tactic, stages=2).keeps_weights(shape)
     assert [tactic.definitions(shape)[name] for name in ("HALOS", "LOOP", "KEEP")] == [2, 1, 1]
 
@@ -96,8 +96,8 @@ def test_what_taps_read_behind_a_small_image_is_shared_memory_too(side):
     for tactic in halo_tactics(square(2, side, 64, 64, 3, HALF), max_tactics=1000):
         shape = square(2, side, 64, 64, 3, HALF)
         (lines, pitch), rows = tactic.halo(shape), tactic.tile_m
-        starts = [0] if tactic.patch else [first % pitch for first in range(0, side * pitch, rows)]
-        reach = rows // 8 * pitch - pitch + 7 if tactic.patch else max(starts) + rows - 1
+        starts = [0] if tactic.spatial_tile else [first % pitch for first in range(0, side * pitch, rows)]
+        reach = rows // 8 * pitch - pitch + 7 if tactic.spatial_tile else max(starts) + rows - 1
         last_halo = (tactic.halos(shape) - 1) * -(-lines * pitch * tactic.depth // 1024) * 1024
         assert last_halo + (reach + 2 * pitch + 3) * tactic.depth <= tactic.shared_bytes(shape) - 1024
 
@@ -144,6 +144,6 @@ def test_sums_are_split_only_where_multiprocessors_have_no_block(offered):
     shape = square(1, 13, 512, 1024, 3, HALF)
     tiles = {rows * columns for tactic in offered(shape, max_tactics=1000) for rows, columns in [tactic.tiles(shape)]}
     for count in tiles:
-        split = [tactic for tactic in offered(shape, count, max_tactics=1000) if tactic.split > 1]
+        split = [tactic for tactic in offered(shape, count, max_tactics=1000) if tactic.split_k > 1]
         assert all(rows * columns < count for tactic in split for rows, columns in [tactic.tiles(shape)])
     assert len(tiles) > 1

@@ -34,7 +34,7 @@ def test_kernels_compile(family, x_type, compiler, compile_with):
 def test_kernels_whose_blocks_compute_several_tiles_compile(side, compile_with):
     compile_with("NVRTC")
     shape = square(8, side // 2, 32 if side > 32 else 256, 64, 3, INT8)
-    found = {tactic.keeps_weights(shape): tactic for tactic in tactics_of("halo", shape, 1000) if tactic.loop}
+    found = {tactic.keeps_weights(shape): tactic for tactic in tactics_of("halo", shape, 1000) if tactic.persistent}
     assert set(found) == ({True, False} if side > 32 else set())
     for tactic in found.values():
         assert compile_kernel("conv_halo.cu", tactic.definitions(shape), 90).startswith(b"\x7fELF")

@@ -48,7 +48,7 @@ def assert_right(family, shape, tactic):
 
 def whole(family, shape):
     """The first tactics of each width of tiles that need no cluster: they differ in how filters are shared out."""
-    found = [tactic for tactic in tactics_of(family, shape, 100, 89) if tactic.split == 1]
+    found = [tactic for tactic in tactics_of(family, shape, 100, 89) if tactic.split_k == 1]
     return {(tactic.tile_n, tactic.columns, tactic.units > 1): tactic for tactic in found[::-1]}.values()
 
 

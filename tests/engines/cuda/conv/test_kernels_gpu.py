@@ -166,8 +166,15 @@ def test_a_halo_of_each_form_is_right(gpu, shape):
 
 def form_of(tactic, shape):
     """What changes the kernel's course, rather than its sizes."""
-    several = tactic.stages > 2, tactic.split > 1, tactic.halos(shape) > 1
-    return tactic.patch, tactic.loop, tactic.units, tactic.keeps_weights(shape), tactic.total_every(shape), *several
+    several = tactic.stages > 2, tactic.split_k > 1, tactic.halos(shape) > 1
+    return (
+        tactic.spatial_tile,
+        tactic.persistent,
+        tactic.units,
+        tactic.keeps_weights(shape),
+        tactic.total_every(shape),
+        *several,
+    )
 
 
 def _compare(gpu, shape, family, count, one_each=False):

@@ -40,7 +40,7 @@ def test_arguments_are_worked_out():
 def test_a_pool_is_launched_on_the_addresses_that_it_is_given(monkeypatch):
     runs, prepared = [], []
 
-    def launch(function, grid, block, arguments, early):
+    def launch(function, grid, block, arguments, programmatic_launch):
         prepared.append(arguments[0])
         return lambda stream: runs.append((arguments[0].x, arguments[0].y, stream))
 

@@ -114,11 +114,11 @@ def as_conv_halo_does(shape, tactic, x, packed):
         image, first = tile // each, tile % each * tactic.tile_m
         top, left = divmod(first, pitch)
         line, column = divmod(first + row, pitch)
-        if tactic.patch:
+        if tactic.spatial_tile:
             top, left = tile % each // -(-shape.ow // 8) * (tactic.tile_m // 8), tile % each % -(-shape.ow // 8) * 8
             line, column = top + row // 8, left + row % 8
-        begin = row // 8 * pitch + row % 8 if tactic.patch else left + row
-        from_column = left if tactic.patch else 0
+        begin = row // 8 * pitch + row % 8 if tactic.spatial_tile else left + row
+        from_column = left if tactic.spatial_tile else 0
         halo = around[image, top : top + lines, from_column : from_column + pitch].reshape(lines * pitch, -1)
         inside = (line < shape.oh) & (column < shape.ow)
         pixel = ((image * shape.oh + line) * shape.ow + column)[inside]
@@ -171,8 +171,8 @@ def test_halos_and_packed_weights_give_the_convolution(shape):
     x, weights = random_problem(shape)
     expected = convolution(shape, x, weights)
     found = halo_tactics(shape, max_tactics=1000)
-    forms = {(tactic.tile_m, tactic.tile_n, tactic.depth, tactic.patch): tactic for tactic in found}
-    assert {tactic.patch for tactic in forms.values()} == ({False, True} if shape.w % 8 == 0 else {False})
+    forms = {(tactic.tile_m, tactic.tile_n, tactic.depth, tactic.spatial_tile): tactic for tactic in found}
+    assert {tactic.spatial_tile for tactic in forms.values()} == ({False, True} if shape.w % 8 == 0 else {False})
     for tactic in forms.values():
         packed = packed_weights(shape, tactic, weights)
         np.testing.assert_array_equal(as_conv_halo_does(shape, tactic, x, packed), expected, tactic.name)

@@ -263,7 +263,7 @@ def test_what_the_copy_engine_cannot_count_is_left_to_other_kernels(kernel, stri
     out = (side + 2 * pad - kernel) // stride + 1
     more = {"strides": (stride,) * 2, "pads": (pad,) * 2}
     shape = between((1, side, side, 16), (out, out, 64), kernel, HALF, **more)
-    assert not [tactic for tactic in hopper_tactics(shape) if not tactic.patch]
+    assert not [tactic for tactic in hopper_tactics(shape) if not tactic.spatial_tile]
 
 
 def test_patches_of_an_image_that_the_copy_engine_cannot_count_are_for_the_other_kernels():
@@ -271,7 +271,7 @@ def test_patches_of_an_image_that_the_copy_engine_cannot_count_are_for_the_other
     shape = ConvShape.of(ConvProblem(x=x, y=y, kernel=(16, 16), strides=(16, 16)))
     assert hopper_tactics(shape) == []
     assert mma_tactics(shape, 90)
-    assert not any(tactic.patch for tactic in mma_tactics(shape, 90))
+    assert not any(tactic.spatial_tile for tactic in mma_tactics(shape, 90))
 
 
 @pytest.mark.parametrize("capability", [80, 86, 90, 120])
@@ -284,7 +284,7 @@ def test_yolov2s_convolutions_have_float32_tactics_that_fit(n, capability):
         for tactic in found:
             assert tactic.shared_bytes(shape) + 8 * tactic.tile_n <= SHARED_BYTES[capability] * 1024
             assert tactic.threads == 128
-            assert tactic.split == 1 or capability >= 90
+            assert tactic.split_k == 1 or capability >= 90
             assert not shape.pool or tactic.thread_m % 4 == 0
             assert Tactic.parse("simt", tactic.name) == tactic
 
@@ -298,11 +298,11 @@ def test_yolov2s_convolutions_have_tactics_that_fit(x_type, n):
         assert hopper
         assert mma
         assert bool(halo) or kernel == 1
-        assert all(tactic.loop for tactic in halo) or kernel > 1  # with one tap there is nothing to share
+        assert all(tactic.persistent for tactic in halo) or kernel > 1  # with one tap there is nothing to share
         for tactic in hopper + halo + mma:
             assert tactic.shared_bytes(shape) <= (99 if tactic.family == "mma" else 227) * 1024
             assert shape.taps * tactic.chunks(shape) % tactic.units == 0
-            assert not (shape.pool and (tactic.split > 1 or not tactic.patch))
+            assert not (shape.pool and (tactic.split_k > 1 or not tactic.spatial_tile))
             assert Tactic.parse(tactic.family, tactic.name) == tactic
             assert Tactic(**json.loads(json.dumps(asdict(tactic)))) == tactic
 

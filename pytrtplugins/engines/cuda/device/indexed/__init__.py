@@ -1,4 +1,4 @@
-"""Kernels of operators that read or write at positions which values say: one launch each."""
+"""Kernels of operators that read or write at computed positions (Gather, Scatter, TopK, …), one launch each."""
 
 from . import cumulate, fills, gather, grid_sample, pad, resize, roi_align, scatter, top_k  # noqa: F401 - each fills the table
 from .table import INDEXED, fits_kernel, indexed_kernel
