@@ -28,18 +28,18 @@ _LEGACY = 1
 
 
 def reader_of(array: Any) -> Reader:
-    """What reads arrays of this class; `READERS` keeps it."""
+    """Return the reader of arrays of this class, and store it in `READERS`."""
     kind = type(array)
     roots = ((base.__module__.partition(".")[0], base.__name__) for base in kind.__mro__)
-    found = next((_LIBRARIES[root] for root in roots if root in _LIBRARIES), None)
-    READERS[kind] = found or _protocol_reader(array)
+    reader = next((_LIBRARIES[root] for root in roots if root in _LIBRARIES), None)
+    READERS[kind] = reader or _protocol_reader(array)
     return READERS[kind]
 
 
 def writers(forms: tuple[ArrayKey, ...]) -> tuple[Callable[[], int], ...]:
     """For each origin of some arrays a function that gives the stream which their library writes them on."""
-    found = dict.fromkeys(form[-1] for form in forms if form[-1] is not None)
-    return tuple(_stream_of(origin) for origin in found)
+    origins = dict.fromkeys(form[-1] for form in forms if form[-1] is not None)
+    return tuple(_stream_of(origin) for origin in origins)
 
 
 def names_device(form: ArrayKey) -> bool:

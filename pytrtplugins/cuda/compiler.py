@@ -28,7 +28,7 @@ _MISSING = {
 
 @functools.cache
 def find_nvrtc() -> tuple[Any, str]:
-    """NVIDIA's bindings of NVRTC, and its version; None and an empty text where either is not installed."""
+    """Find NVIDIA's bindings of NVRTC, and its version; None and an empty text where either is not installed."""
     try:
         nvrtc = require("cuda.bindings.nvrtc", extra="nvrtc", package="cuda-bindings", feature="NVRTC")
         _, major, minor = nvrtc.nvrtcVersion()
@@ -48,7 +48,7 @@ def find_nvcc() -> tuple[str, str]:
 
 
 def newest_architecture(capability: int) -> str:
-    """What to compile for.
+    """Choose the architecture to compile for.
 
     Args:
         capability: Compute capability of the GPU, 90 for 9.0.
@@ -125,7 +125,7 @@ def compile_unit(unit: CompileUnit, architecture: str, compiler: str = "auto") -
 
 
 def _by_nvrtc(nvrtc: Any, code: str, kind: str, options: Sequence[str]) -> tuple[bytes, str]:
-    """What was compiled, empty where that failed, and the log."""
+    """Compile by NVRTC; return the code, empty on failure, and the log."""
     status, program = nvrtc.nvrtcCreateProgram(code.encode(), b"kernel.cu", 0, [], [])
     if status:
         return b"", f"nvrtcCreateProgram gives {nvrtc.nvrtcResult(status).name}"
@@ -144,7 +144,7 @@ def _by_nvrtc(nvrtc: Any, code: str, kind: str, options: Sequence[str]) -> tuple
 
 
 def _by_nvcc(path: str, code: str, options: Sequence[str]) -> tuple[bytes, str]:
-    """The same."""
+    """Compile by nvcc; return the code, empty on failure, and the log."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "kernel.cu", Path(folder) / "kernel.out"
         source.write_text(code, encoding="utf-8")
@@ -157,7 +157,7 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _include_options(code: str, name: str) -> list[str]:
-    """Folders with CUDA's own headers, such as cuda_fp16.h, for a source that includes any; nvcc knows its own."""
+    """Options with the folders of CUDA's headers, for a source that includes any; nvcc needs none."""
     if "#include" not in code:
         return []
     folders = [Path(base) / "include" for base in _toolkits()]
@@ -175,5 +175,5 @@ def _include_options(code: str, name: str) -> list[str]:
 def _toolkits() -> list[str]:
     """Where CUDA's toolkit may be installed."""
     nvcc = shutil.which("nvcc")
-    found = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), nvcc and str(Path(nvcc).resolve().parents[1])]
-    return [folder for folder in (*found, "/usr/local/cuda") if folder]
+    folders = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), nvcc and str(Path(nvcc).resolve().parents[1])]
+    return [folder for folder in (*folders, "/usr/local/cuda") if folder]

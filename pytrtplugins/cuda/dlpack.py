@@ -69,7 +69,7 @@ def read_dlpack(array: Any, stream: int) -> Described | None:
 
 
 def exchange_reader(kind: type) -> Callable[[Any], tuple[Described, WorkStream] | None] | None:
-    """What reads arrays of a class by its library's C functions, of DLPack 1.2: without a capsule, and no stream waits.
+    """Make a reader of arrays of a class by DLPack 1.2's C exchange functions, without capsules or stream waits.
 
     Args:
         kind: The class.
@@ -108,11 +108,11 @@ def _described(head: bytes) -> Described | None:
 
 
 def _bytes_at(size: int, address: int | None) -> bytes:
-    found: bytes = _run_of(size)(address).raw
+    found: bytes = _view_of(size)(address).raw
     return found
 
 
 @functools.cache
-def _run_of(size: int) -> Callable[[Any], Any]:
-    """What sees so many bytes of memory at an address: a third of what `ctypes.string_at` takes."""
+def _view_of(size: int) -> Callable[[Any], Any]:
+    """A ctypes function that views this many bytes at an address, three times as fast as `ctypes.string_at`."""
     return (ctypes.c_char * size).from_address

@@ -1,4 +1,4 @@
-"""The CUDA driver, as far as kernels need it: modules, tensor maps, launches with clusters and early starts.
+"""The CUDA driver, as far as kernels need it: modules, tensor maps, launches with clusters and programmatic dependent launch.
 
 Through NVIDIA's own bindings, because CuPy's launches know neither. All calls use the thread's current context.
 """
@@ -76,13 +76,13 @@ class Driver:
         self.api = api
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """What a function gives beside its code; a code of an error is raised, as a KernelError."""
+        """Call a driver function and return its result; an error code is raised as a KernelError."""
         code, *values = getattr(self.api, name)(*arguments)
         self.check(name, code)
         return values[0] if values else None
 
     def check(self, name: str, code: Any) -> None:
-        """Raise a function's code if it is that of an error, as a KernelError."""
+        """Raise a KernelError if a function returned an error code."""
         if code:
             text = self.api.cuGetErrorString(code)[1] or b"?"
             raise KernelError(f"CUDA: {name} gives {code.name} ({text.decode()})", path=name, line=None)
@@ -135,7 +135,7 @@ class Module:
 
 
 def _unload(on: Driver, handle: Any, context: Any, process: int) -> None:
-    """The end of a module; it may come in any thread, and in a child process that was forked, which cannot use CUDA."""
+    """Unload a module, from any thread; do nothing in a forked child process, which cannot use CUDA."""
     if os.getpid() != process:
         return
     try:

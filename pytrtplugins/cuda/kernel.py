@@ -165,7 +165,7 @@ class CudaKernel:
         self.prepare_element(self._element(dtype))
 
     def prepare_element(self, element: str | None, constants: Iterable[Constant] = ()) -> None:
-        """The same, by the C type that stands for T; ``constants`` are copied to the GPU."""
+        """Compile for the current GPU by the C type that replaces T; ``constants`` are copied to the GPU."""
         if self.backend != "host" and not gpu.gpu_reason(self._gpu_backend()):
             self._load("device", element)
             for constant in constants:
@@ -186,7 +186,7 @@ class CudaKernel:
         return compile_unit(self.unit(dtype), architecture, compiler)
 
     def unit(self, dtype: DType | str | None = None) -> CompileUnit:
-        """What compilers get, for an element type."""
+        """The unit to compile for an element type."""
         return CompileUnit(self.source, self.label, self.signature, self._element(dtype), self.options)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CudaKernel:
@@ -214,7 +214,7 @@ class CudaKernel:
         return "pycuda" if gpu.gpu_reason("cupy") and not gpu.gpu_reason("pycuda") else "cupy"
 
     def _plan_key(self, flat: list[Any], threads: Any, block: Any, shared_bytes: Any) -> Any:
-        """What a plan depends on, for launches on CuPy's arrays, whose time counts; None for others."""
+        """The cache key of a launch plan, for launches on CuPy's arrays; None for others."""
         array = gpu.cupy_array()
         if array is None or self.backend not in ("auto", "cupy", "nvcc"):
             return None
@@ -332,7 +332,7 @@ def _three(sizes: Sizes, what: str) -> tuple[Dim, Dim, Dim]:
 
 
 def _by_value(number: Any, dtype: str) -> Any:
-    """A number as a kernel gets it."""
+    """A scalar argument as bytes of the parameter's type."""
     data = np.dtype(dtype).type(number).tobytes()
     return ctypes.create_string_buffer(data, len(data))
 

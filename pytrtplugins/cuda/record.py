@@ -1,4 +1,4 @@
-"""Launches that are written down instead of run: what an exporter turns into C++.
+"""Record launches instead of running them, for an exporter that writes them as C++.
 
 Example::
 

@@ -1,4 +1,4 @@
-"""A stream and arrays that stand for a GPU's while a plugin is checked on a CPU: they refuse what a CUDA graph cannot hold.
+"""A fake stream and fake GPU arrays to check plugins on a CPU: they refuse what CUDA graph capture forbids.
 
 Kernels run on them as on NumPy arrays. Everything else that needs memory, a value or another stream is a `PluginError` whose
 ``.defect`` names it: ``"synchronizes"``, ``"allocates"``, ``"copies pageable memory"``, ``"reads a value on the host"``,
@@ -232,7 +232,7 @@ def check_stream(kernel: str, arguments: list[Any], stream: Any) -> None:
 
 
 def refused(defect: str, what: str) -> PluginError:
-    """The error for what a CUDA graph cannot hold, with the line of the plugin that does it."""
+    """Make the error for an operation that CUDA graph capture forbids, with the plugin's line."""
     frames = [frame for frame in traceback.extract_stack() if not _is_ours(frame.filename)]
     text, _, advice = what.partition("\n")
     place = f" ({frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line})" if frames else ""

@@ -120,7 +120,7 @@ def build(
 
 @functools.cache
 def _quick_flags() -> tuple[str, ...]:
-    """What lets g++ compile a kernel in less than half the time: the standard headers, compiled once, and a faster linker."""
+    """Options for faster compilation by g++: precompiled standard headers, and the gold linker."""
     path, version = compiler()
     linker = ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
 
@@ -144,7 +144,7 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 @contextlib.contextmanager
 def source_file(code: str) -> Iterator[Path]:
-    """The text as a file in a folder that goes with the block."""
+    """Write the text to a temporary file, which is deleted at the end of the block."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "kernel.cpp"
         source.write_text(code, encoding="utf-8")
@@ -152,7 +152,7 @@ def source_file(code: str) -> Iterator[Path]:
 
 
 def open_library(path: Path, unit: CompileUnit) -> tuple[ctypes.CDLL, Launch]:
-    """A compiled kernel, and what runs it."""
+    """Load a compiled kernel; return the library and a function that launches it."""
     library = ctypes.CDLL(str(path))
     function = library.pytrt_launch
     function.restype = None

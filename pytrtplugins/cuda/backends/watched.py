@@ -64,7 +64,7 @@ def load(unit: CompileUnit) -> host.Launch:
             del kept
             watch.watched += 1
             if plan.unset.kind and not watch.unset:
-                watch.unset = _sentence(
+                watch.unset = _unset_read_text(
                     _Facts(unit, path, watch.regions, grid, block, plan.unset), "uninitialized read"
                 )
             if plan.found.kind:
@@ -112,7 +112,7 @@ def _run(command: list[str]) -> None:
 
 
 class _Facts:
-    """Where a finding is, in words."""
+    """The place of a finding, for messages: thread, block, line, memory."""
 
     def __init__(
         self,
@@ -135,12 +135,12 @@ class _Facts:
 
     @property
     def element(self) -> int:
-        """Number of the element that is touched, from the start of the region."""
+        """Index of the accessed element, from the start of the region."""
         return int(self.finding.offset) // int(self.region.dtype.itemsize) if self.region else 0
 
     @property
     def memory(self) -> str:
-        """The memory, and the element in it."""
+        """The accessed memory and element, for messages."""
         if self.region is None:
             return "shared memory" if self.finding.region == _SHARED else "memory"
         inside = 0 <= self.finding.offset < self.region.nbytes
@@ -201,7 +201,7 @@ def _error(facts: _Facts, unset: str) -> KernelError:
         )
     cause = f"\nBefore that: {unset}" if unset and kind in (_OUTSIDE, _BOUNDS, _SIGNAL, _TIME, _DIVISION) else ""
     return KernelError(
-        f"{defect}: {_told(facts, what)}{cause}",
+        f"{defect}: {_located_text(facts, what)}{cause}",
         defect=defect,
         path=facts.unit.label,
         line=facts.line,
@@ -209,12 +209,12 @@ def _error(facts: _Facts, unset: str) -> KernelError:
     )
 
 
-def _sentence(facts: _Facts, defect: str) -> str:
+def _unset_read_text(facts: _Facts, defect: str) -> str:
     what = f"thread {facts.thread} reads {facts.memory} before anything wrote it"
-    return f"{defect}: {_told(facts, what)}"
+    return f"{defect}: {_located_text(facts, what)}"
 
 
-def _told(facts: _Facts, what: str) -> str:
+def _located_text(facts: _Facts, what: str) -> str:
     lines = facts.unit.source.splitlines()
     shown = f"\n    {facts.line:4} | {lines[facts.line - 1].rstrip()}" if facts.line else ""
     return f"{facts.where}: kernel {facts.unit.instance}: {what} (block {facts.block}){shown}"

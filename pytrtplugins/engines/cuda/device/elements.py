@@ -1,4 +1,4 @@
-"""Store, decode and encode element types that NumPy and CuPy lack, such as bfloat16, FP8 and 4-bit types."""
+"""Store, decode and encode element types that NumPy and CuPy lack, such as FP8 and 4-bit types."""
 
 from __future__ import annotations
 

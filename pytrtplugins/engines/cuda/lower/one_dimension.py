@@ -1,4 +1,4 @@
-"""Convolutions and pools of one dimension → of images of one row, for which this engine has kernels."""
+"""Rewrite 1-D convolutions and pools as 2-D ones of one row, for which the engine has kernels."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class WriteAsImages(Pass):
         graph = model.graph
         if graph.opset_imports.get("", 0) < _OPSET:  # case 6
             return PassResult(model, False)
-        seeds = [node for node in graph if _leads(node)]
+        seeds = [node for node in graph if _is_seed(node)]
         if seeds:
             hanging = data_dependent_values(graph)
             seeds = [node for node in seeds if hanging.isdisjoint(node.outputs)]  # case 5
@@ -76,7 +76,7 @@ class WriteAsImages(Pass):
 
 
 class _Writer:
-    """Gives the tensors of some nodes one axis more.
+    """Adds an axis of size 1 to the tensors of some nodes.
 
     Attributes:
         nodes: The nodes.
@@ -87,7 +87,7 @@ class _Writer:
         self._images: dict[ir.Value, ir.Value] = {}
 
     def write(self, node: ir.Node) -> None:
-        """Let a node read and give images; those before it in the graph do already."""
+        """Let a node read and write 4-D tensors; nodes before it in the graph do already."""
         attributes = _attributes(node)
         for index, value in enumerate(node.inputs):
             if value is None or not _gets_axis(node, index):
@@ -96,23 +96,23 @@ class _Writer:
             node.replace_input_with(index, value if is_lifted else self._image(value, node))
         axes = operand(node, 1)
         if node.op_type in _REDUCING and axes is not None:
-            numbers = np.array(_reduced(array_of(axes)), np.int64)
+            numbers = np.array(_image_axes(array_of(axes)), np.int64)
             node.replace_input_with(1, add_constant(self.graph, f"{node.outputs[0].name}.axes", numbers))
         set_attributes(node, attributes)
         after = node
         for value in node.outputs:
             if value.shape is not None and len(value.shape) == 3:
-                after = self._squeezed(node, value, after)
+                after = self._squeeze_output(node, value, after)
 
     # -- inside ----------------------------------------------------------------------------------------------------------
 
     def _image(self, value: ir.Value, reader: ir.Node) -> ir.Value:
-        """A tensor with the new axis, in front of a node that reads it."""
+        """Return a tensor with the new axis; an Unsqueeze is inserted before the reader if needed."""
         if value not in self._images:
-            self._images[value] = self._made(value, reader)
+            self._images[value] = self._make_image(value, reader)
         return self._images[value]
 
-    def _made(self, value: ir.Value, reader: ir.Node) -> ir.Value:
+    def _make_image(self, value: ir.Value, reader: ir.Node) -> ir.Value:
         array, axis, name = array_of(value), len(dims_of(value) or ()) - 1, f"{value.name}.image"
         if array is not None:
             return add_constant(self.graph, name, np.expand_dims(array, axis))
@@ -135,8 +135,8 @@ class _Writer:
         self.graph.insert_before(reader, node)
         return image
 
-    def _squeezed(self, node: ir.Node, value: ir.Value, after: ir.Node) -> ir.Node:
-        """Give an output the new axis, and take it away for what reads it otherwise; the last node that was added, or ``after``."""
+    def _squeeze_output(self, node: ir.Node, value: ir.Value, after: ir.Node) -> ir.Node:
+        """Give an output the new axis, and add a Squeeze for readers without it; return the last added node, or ``after``."""
         uses = [use for use in value.uses() if use.node not in self.nodes or not _gets_axis(use.node, use.idx)]
         shape, name = value.shape, value.name
         value.shape = _with_axis(shape)
@@ -160,12 +160,14 @@ class _Writer:
 # -- inside ----------------------------------------------------------------------------------------------------------------
 
 
-def _leads(node: ir.Node) -> bool:
-    """Whether a node is a convolution or pool of one dimension."""
+def _is_seed(node: ir.Node) -> bool:
+    """Whether a node is a 1-D convolution or pool that can be rewritten."""
     if node.domain or node.op_type not in (*_CONVOLUTIONS, *_POOLS):
         return False
     dims = dims_of(node.inputs[0]) or ()
-    if len(dims) != 3 or 0 in dims or not _is_alone(node) or len(dims_of(node.outputs[0]) or ()) != 3:  # cases 2 and 3
+    if (
+        len(dims) != 3 or 0 in dims or not _has_one_read_output(node) or len(dims_of(node.outputs[0]) or ()) != 3
+    ):  # cases 2 and 3
         return False
     if node.op_type in _POOLS:
         return True
@@ -176,8 +178,8 @@ def _leads(node: ir.Node) -> bool:
     return floats and len(dims_of(weights) or ()) == 3 and comes_from_constants(weights)  # case 1
 
 
-def _follows(node: ir.Node) -> bool:
-    """Whether a node computes the same of images of one row."""
+def _can_follow(node: ir.Node) -> bool:
+    """Whether a node between 1-D layers computes the same on tensors with the new axis."""
     if node.domain or node.op_type not in _FOLLOWING or not node.outputs:
         return False
     ranks = [None if (dims := dims_of(value)) is None else len(dims) for value in node.inputs if value is not None]
@@ -189,15 +191,15 @@ def _follows(node: ir.Node) -> bool:
     if node.op_type in _REDUCING:
         axes = array_of(operand(node, 1))
         has_axes = (axes is not None and axes.size > 0) or bool(node.attributes.get_ints("axes", ()))
-        return _is_alone(node) and has_axes and node.attributes.get_int("keepdims", 1) == 1
+        return _has_one_read_output(node) and has_axes and node.attributes.get_int("keepdims", 1) == 1
     if node.op_type in _QUANTIZING and any(rank is not None and rank > 1 for rank in ranks[1:]):
         return False
     first = max(rank or 0 for rank in ranks) if node.op_type in _BROADCASTING else ranks[0]
-    return _is_alone(node) and first == 3
+    return _has_one_read_output(node) and first == 3
 
 
-def _is_alone(node: ir.Node) -> bool:
-    """Whether the first output is all that is read of a node's."""
+def _has_one_read_output(node: ir.Node) -> bool:
+    """Whether only the first output of a node is read."""
     return not any(value.uses() or value.is_graph_output() for value in node.outputs[1:])
 
 
@@ -212,9 +214,9 @@ def _drop_needless_reshapes(graph: ir.Graph) -> None:
         graph.remove(node, safe=True)
 
 
-def _connected(graph: ir.Graph, seeds: list[ir.Node], hanging: set[ir.Value]) -> set[ir.Node]:
-    """The nodes, and those that follow and exchange tensors with them."""
-    found, queue = set(seeds), list(seeds)
+def _connected(graph: ir.Graph, seeds: list[ir.Node], dependent: set[ir.Value]) -> set[ir.Node]:
+    """The seeds, and all nodes connected with them that can take the new axis too."""
+    nodes, queue = set(seeds), list(seeds)
     while queue:
         node = queue.pop()
         images = [value for index, value in enumerate(node.inputs) if value is not None and _gets_axis(node, index)]
@@ -222,16 +224,16 @@ def _connected(graph: ir.Graph, seeds: list[ir.Node], hanging: set[ir.Value]) ->
         for output in node.outputs:
             near += [use.node for use in output.uses() if _gets_axis(use.node, use.idx)]
         for other in near:
-            if other is None or other in found or other.graph is not graph or not hanging.isdisjoint(other.outputs):
+            if other is None or other in nodes or other.graph is not graph or not dependent.isdisjoint(other.outputs):
                 continue
-            if _follows(other):
-                found.add(other)
+            if _can_follow(other):
+                nodes.add(other)
                 queue.append(other)
-    return found
+    return nodes
 
 
 def _gets_axis(node: ir.Node, index: int) -> bool:
-    """Whether an input of a node that is written anew gets the new axis."""
+    """Whether an input of a rewritten node gets the new axis."""
     rank = len(dims_of(node.inputs[index]) or ())
     if index == 0 or node.op_type == "Concat":
         return rank > 1
@@ -245,8 +247,8 @@ def _with_axis(shape: Any) -> Any:
     return require("onnx_ir", extra="onnx").Shape([*dims[:-1], 1, *dims[-1:]])
 
 
-def _reduced(axes: Any) -> list[int]:
-    """Axes of an image for those of its row: what is reduced along the row is along both sides."""
+def _image_axes(axes: Any) -> list[int]:
+    """Convert reduced axes of a 3-D tensor to those of the 4-D one; the last axis becomes both spatial axes."""
     return [each for axis in axes for each in ((2, 3) if int(axis) % 3 == 2 else (int(axis) % 3,))]
 
 
@@ -258,7 +260,7 @@ def _attributes(node: ir.Node) -> dict[str, Any]:
         axis = at.get_int("axis", default) % 3
         return {"axis": 3 if axis == 2 else axis}
     if node.op_type in _REDUCING:
-        return {"axes": _reduced(at.get_ints("axes", []))} if "axes" in at else {}
+        return {"axes": _image_axes(at.get_ints("axes", []))} if "axes" in at else {}
     if node.op_type not in (*_CONVOLUTIONS, *_POOLS):
         return {}
     for name, first in _FIRST.items():
@@ -271,7 +273,7 @@ def _attributes(node: ir.Node) -> dict[str, Any]:
 
 
 def _same_pads(node: ir.Node) -> list[int] | None:
-    """Borders that SAME asks of a convolution or pool; None for other rules, and where the length of the row tells them and is unknown."""
+    """The pads of a SAME convolution or pool; None for other rules, and where they depend on an unknown length."""
     at = node.attributes
     rule, length = at.get_string("auto_pad", "NOTSET"), (dims_of(node.inputs[0]) or (None,))[-1]
     if rule not in ("SAME_UPPER", "SAME_LOWER") or is_op(node, "ConvTranspose"):

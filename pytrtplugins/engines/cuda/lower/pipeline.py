@@ -172,7 +172,7 @@ def lower(
     check_element_types(lowered)
     check_static_dims(lowered)
     PropagateConstants(expands=lambda op_type: op_type == "Attention" and "attention" not in disable)(lowered)
-    _say_defaults(lowered)
+    _write_defaults(lowered)
     if _REORG in requested:
         disable = {*disable, "reorg"}
     for name, step in _PASSES:
@@ -180,7 +180,7 @@ def lower(
             step()(lowered)
     lowered.graph.sort()
     remove_unused(lowered)
-    if float_type is DType.FLOAT16 and not _holds_half(lowered.graph):
+    if float_type is DType.FLOAT16 and not _has_float16(lowered.graph):
         hanging = data_dependent_values(lowered.graph)
         late = [node_name(node) for node in lowered.graph if not hanging.isdisjoint(node.outputs)]
         keep = [*_float_plugins(lowered.graph), *late, *coordinate_nodes(lowered.graph)]
@@ -189,8 +189,8 @@ def lower(
     return lowered
 
 
-def _say_defaults(model: ir.Model) -> None:
-    """Write out what a node means by leaving it out, where a later opset means something else."""
+def _write_defaults(model: ir.Model) -> None:
+    """Write default attributes explicitly where a later opset has other defaults."""
     opset = model.opset_imports.get("", 0)
     for node in model.graph.all_nodes():
         if {"axis", "broadcast"} <= node.attributes.keys():
@@ -207,15 +207,15 @@ def _say_defaults(model: ir.Model) -> None:
         if is_cast and dtype_of(node.outputs[0]) is DType.FLOAT8E8M0 and "round_mode" not in node.attributes:
             set_attributes(node, {"round_mode": "up"})
         if is_op(node, "PRelu") and opset < 7:
-            _slopes_along_channels(node)
+            _unsqueeze_slopes(node)
         if is_op(node, "STFT") and "onesided" not in node.attributes:
-            _say_frequencies(node)
+            _write_onesided(node)
         if is_op(node, "DFT") and opset < 20 and "axis" not in node.attributes:
             set_attributes(node, {"axis": 1})
 
 
-def _say_frequencies(node: ir.Node) -> None:
-    """An STFT gives half of the frequencies by default; ONNX's shape inference takes the default for all of them."""
+def _write_onesided(node: ir.Node) -> None:
+    """Write an STFT's default onesided=1, and correct the dims that ONNX's shape inference gives for onesided=0."""
     set_attributes(node, {"onesided": 1})
     length, window = array_of(operand(node, 3)), dims_of(operand(node, 2))
     size = int(length.reshape(())) if length is not None else window[0] if window else None
@@ -224,8 +224,8 @@ def _say_frequencies(node: ir.Node) -> None:
         node.outputs[0].shape = onnx_ir.Shape([*shape[:2], size // 2 + 1, shape[3]])
 
 
-def _slopes_along_channels(node: ir.Node) -> None:
-    """Before opset 7 the slopes of a PRelu lie along the channels: give them axes for the others."""
+def _unsqueeze_slopes(node: ir.Node) -> None:
+    """Unsqueeze the slopes of a PRelu before opset 7, which are along the channels."""
     x, slopes = dims_of(node.inputs[0]), dims_of(node.inputs[1])
     if x is None or slopes is None or len(slopes) != 1 or slopes == (1,) or len(x) < 3:
         return
@@ -241,8 +241,8 @@ def _slopes_along_channels(node: ir.Node) -> None:
     node.replace_input_with(1, result)
 
 
-def _holds_half(graph: ir.Graph) -> bool:
-    """Whether a model says itself what is float16."""
+def _has_float16(graph: ir.Graph) -> bool:
+    """Whether a model has float16 tensors already."""
     values = itertools.chain(graph.inputs, graph.initializers.values(), *(node.outputs for node in graph))
     return any(value.dtype is not None and value.dtype.name == "FLOAT16" for value in values)
 
@@ -255,16 +255,16 @@ def _float_inputs(node: ir.Node) -> Collection[int]:
     """
     if node.domain != DOMAIN and is_plugin_node(node):
         return ()
-    found = {index for index, value in enumerate(node.inputs) if value is not None and constant(value) is not None}
-    found |= coordinate_inputs(node)
+    indices = {index for index, value in enumerate(node.inputs) if value is not None and constant(value) is not None}
+    indices |= coordinate_inputs(node)
     if is_op(node, "Conv", DOMAIN) and node.attributes["image"].value:
-        return {*found, 0} - {1}
+        return {*indices, 0} - {1}
     is_input = node.inputs and node.inputs[0] is not None and node.inputs[0].is_graph_input()
     image = is_op(node, "Patches", DOMAIN) or (is_op(node, "QuantizeLinear") and is_input)
-    return {*found, 0} if image else found
+    return {*indices, 0} if image else indices
 
 
 def _float_plugins(graph: ir.Graph) -> list[str]:
-    """Plugins that give outputs of the network: those are float32, and so is what they are made of."""
+    """Names of plugins that compute network outputs, which stay float32."""
     nodes = (node for node in graph if node.domain != DOMAIN and is_plugin_node(node))
     return [node_name(node) for node in nodes if any(value.is_graph_output() for value in node.outputs)]

@@ -1,4 +1,4 @@
-"""Operators that make sums, or the like, along some axes → the operations of generated kernels."""
+"""Convert reductions, softmaxes and normalizations to operations of generated kernels."""
 
 from __future__ import annotations
 
@@ -97,32 +97,32 @@ def _square(writer: Writer, x: Any) -> int:
 
 
 def _log_sum_exp(writer: Writer, node: ir.Node, length: int) -> int:
-    shifted, top = _shifted(writer, node)
+    shifted, top = _subtract_max(writer, node)
     total = writer.emit("ReduceSum", _FLOAT, writer.emit("Exp", _FLOAT, shifted))
     return writer.emit("Add", _FLOAT, writer.emit("Log", _FLOAT, total), top)
 
 
-def _shifted(writer: Writer, node: ir.Node) -> tuple[int, int]:
-    """Values less the largest of their row, and that."""
+def _subtract_max(writer: Writer, node: ir.Node) -> tuple[int, int]:
+    """Write x - max(x) of each row; return its index and that of the maximum."""
     x = _input(writer, node)
     top = writer.emit("ReduceMax", _FLOAT, x)
     return writer.emit("Sub", _FLOAT, x, top), top
 
 
 def _softmax(writer: Writer, node: ir.Node, length: int) -> int:
-    powers = writer.emit("Exp", _FLOAT, _shifted(writer, node)[0])
+    powers = writer.emit("Exp", _FLOAT, _subtract_max(writer, node)[0])
     total = writer.emit("ReduceSum", _FLOAT, powers)
     return writer.emit("Mul", _FLOAT, powers, writer.emit("Div", _FLOAT, _number(1), total))
 
 
 def _log_softmax(writer: Writer, node: ir.Node, length: int) -> int:
-    shifted = _shifted(writer, node)[0]
+    shifted = _subtract_max(writer, node)[0]
     total = writer.emit("ReduceSum", _FLOAT, writer.emit("Exp", _FLOAT, shifted))
     return writer.emit("Sub", _FLOAT, shifted, writer.emit("Log", _FLOAT, total))
 
 
-def _inverse(writer: Writer, node: ir.Node, values: Any, length: int) -> int:
-    """One over the root of the mean square of values."""
+def _inverse_root(writer: Writer, node: ir.Node, values: Any, length: int) -> int:
+    """Write 1 / sqrt(mean(values²) + epsilon)."""
     total = writer.emit("ReduceSum", _FLOAT, _square(writer, values))
     mean = writer.emit("Mul", _FLOAT, total, _number(1 / length))
     epsilon = _number(node.attributes.get_float("epsilon", 1e-5))
@@ -130,12 +130,12 @@ def _inverse(writer: Writer, node: ir.Node, values: Any, length: int) -> int:
     return writer.emit("Div", _FLOAT, _number(1), root)
 
 
-def _normed(writer: Writer, node: ir.Node, length: int) -> int:
+def _normalize(writer: Writer, node: ir.Node, length: int) -> int:
     """Values of mean 0 and variance 1; the variance from a second pass."""
     x = _input(writer, node)
     mean = writer.emit("Mul", _FLOAT, writer.emit("ReduceSum", _FLOAT, x), _number(1 / length))
     centered = writer.emit("Sub", _FLOAT, x, mean)
-    return writer.emit("Mul", _FLOAT, centered, _inverse(writer, node, centered, length))
+    return writer.emit("Mul", _FLOAT, centered, _inverse_root(writer, node, centered, length))
 
 
 def _scaled(writer: Writer, values: int, *factors: Any) -> int:
@@ -146,13 +146,13 @@ def _scaled(writer: Writer, values: int, *factors: Any) -> int:
 
 def _layer_norm(writer: Writer, node: ir.Node, length: int) -> int:
     factors = [writer.read(value) for value in node.inputs[1:] if value is not None]
-    return _scaled(writer, _normed(writer, node, length), *factors)
+    return _scaled(writer, _normalize(writer, node, length), *factors)
 
 
 def _rms_norm(writer: Writer, node: ir.Node, length: int) -> int:
     x = _input(writer, node)
     factors = [writer.read(value) for value in node.inputs[1:] if value is not None]
-    return _scaled(writer, writer.emit("Mul", _FLOAT, x, _inverse(writer, node, x, length)), *factors)
+    return _scaled(writer, writer.emit("Mul", _FLOAT, x, _inverse_root(writer, node, x, length)), *factors)
 
 
 def _instance_norm(writer: Writer, node: ir.Node, length: int) -> int:
@@ -161,7 +161,7 @@ def _instance_norm(writer: Writer, node: ir.Node, length: int) -> int:
         add_constant(writer.graph, f"{node.outputs[0].name}.{what}", array_of(value).reshape(-1, *ones))
         for what, value in zip(("factor", "offset"), node.inputs[1:], strict=True)
     ]
-    return _scaled(writer, _normed(writer, node, length), *map(writer.read, factors))
+    return _scaled(writer, _normalize(writer, node, length), *map(writer.read, factors))
 
 
 _RULES: dict[str, _Rule] = {

@@ -1,4 +1,4 @@
-"""Resize → where each of its values lies, or the few values that it is made of and their weights."""
+"""Rewrite Resize as a move (nearest), or as a weighted sum of moves (linear)."""
 
 from __future__ import annotations
 
@@ -47,32 +47,32 @@ class Blend:
 
 
 def is_nearest(node: ir.Node) -> bool:
-    """Whether a Resize gives values of its input as they are."""
+    """Whether a Resize only copies values: mode nearest without extrapolation."""
     at = node.attributes
     outside = at.get_string("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
     return at.get_string("mode", "nearest") == "nearest" and not outside
 
 
 def nearest(node: ir.Node, x: Move, dims: Dims) -> Move | None:
-    """Where the values of a Resize to the nearest lie; None where no arithmetic of whole numbers says it.
+    """The move of a nearest Resize; None where integer arithmetic cannot give its positions.
 
     Args:
         node: The Resize.
         x: Where those of its input lie.
         dims: Of its output.
     """
-    axes, at = _axes(node, x.dims, dims), operator_attributes(node)
+    axes, at = _resized_axes(node, x.dims, dims), operator_attributes(node)
     for each in axes or ():
         places = nearest_places(at, x.dims[each.axis], each.positions)
-        found = _resampled(x, each, places)
-        if found is None:
+        move = _resample_move(x, each, places)
+        if move is None:
             return None
-        x = found
+        x = move
     return None if axes is None else x
 
 
 def linear_blend(node: ir.Node, x: Move, dims: Dims) -> Blend | None:
-    """What a linear Resize of floats is made of; arguments as for `nearest`.
+    """The weighted sum of a linear Resize of floats; arguments as for `nearest`.
 
     None for (1) other modes, antialiasing, extrapolation, weights of what is inside only; (2) other types than float32 and
     float16; (3) sizes or scales that are computed in the run; (4) more than three axes; (5) positions that no arithmetic of
@@ -85,26 +85,26 @@ def linear_blend(node: ir.Node, x: Move, dims: Dims) -> Blend | None:
         return None
     if dtype_of(node.outputs[0]) not in (DType.FLOAT32, DType.FLOAT16):  # case 2
         return None
-    axes = _axes(node, x.dims, dims)
+    axes = _resized_axes(node, x.dims, dims)
     if not axes or len(axes) > _MAX_AXES:  # cases 3 and 4
         return None
     moves, weights = [x], list[npt.NDArray[np.float32]]()
-    for each in (_straightened(axis, x.dims[axis.axis]) for axis in axes):
+    for each in (_exact_positions(axis, x.dims[axis.axis]) for axis in axes):
         taps = weighted_places(at, "linear", each.positions, x.dims[each.axis], each.scale)
         along = [-1 if axis == each.axis else 1 for axis in range(each.axis, len(dims))]
         weights += [factors.reshape(along) for _, factors in taps]
-        found = [_resampled(move, each, places) for move, (places, _) in itertools.product(moves, taps)]
+        found = [_resample_move(move, each, places) for move, (places, _) in itertools.product(moves, taps)]
         moves = [move for move in found if move is not None]
         if len(moves) < len(found):  # case 5
             return None
-    return Blend(tuple(moves), tuple(weights), _sum(len(axes)))
+    return Blend(tuple(moves), tuple(weights), _weighted_sum(len(axes)))
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------------
 
 
-def _axes(node: ir.Node, given: Dims, wanted: Dims) -> list[ResizedAxis] | None:
-    """What changes; None where that is computed in the run."""
+def _resized_axes(node: ir.Node, given: Dims, wanted: Dims) -> list[ResizedAxis] | None:
+    """The resized axes; None where sizes or scales are computed in the run."""
     values = [operand(node, place) for place in (1, 2, 3)]
     numbers = [array_of(value) for value in values]
     if any(value is not None and array is None for value, array in zip(values, numbers, strict=True)):
@@ -112,8 +112,8 @@ def _axes(node: ir.Node, given: Dims, wanted: Dims) -> list[ResizedAxis] | None:
     return list(resized_axes(operator_attributes(node), given, wanted, *numbers))
 
 
-def _line(positions: npt.NDArray[np.float64]) -> tuple[int, int, int]:
-    """Whole numbers, so that position i is near (i * factor + offset) / divisor; the divisor is even."""
+def _fit_fraction(positions: npt.NDArray[np.float64]) -> tuple[int, int, int]:
+    """Fit (factor, offset, divisor) so that position i is near (i * factor + offset) / divisor; the divisor is even."""
     first, last = float(positions[0]), float(positions[-1])
     step = Fraction((last - first) / max(1, len(positions) - 1)).limit_denominator(_MAX_PART)
     begin = Fraction(first).limit_denominator(2 * step.denominator)
@@ -121,29 +121,29 @@ def _line(positions: npt.NDArray[np.float64]) -> tuple[int, int, int]:
     return int(step * divisor), int(begin * divisor), divisor
 
 
-def _straightened(axis: ResizedAxis, size: int) -> ResizedAxis:
-    """The axis without what its scale lost as a float32, so that whole numbers give its positions."""
-    factor, offset, divisor = _line(axis.positions)
+def _exact_positions(axis: ResizedAxis, size: int) -> ResizedAxis:
+    """Replace an axis's positions by exact fractions, if they differ only by float32 rounding of the scale."""
+    factor, offset, divisor = _fit_fraction(axis.positions)
     exact = (np.arange(len(axis.positions)) * factor + offset) / divisor
     return replace(axis, positions=exact) if np.abs(exact - axis.positions).max() <= 1e-7 * size else axis
 
 
-def _resampled(x: Move, axis: ResizedAxis, places: npt.NDArray[np.int64]) -> Move | None:
-    """The inputs at some places, one for each output, as a fraction of whole numbers; None where none gives them."""
+def _resample_move(x: Move, axis: ResizedAxis, places: npt.NDArray[np.int64]) -> Move | None:
+    """The move that reads these positions of an axis, (i * a + b) // c clamped; None where no such integers exist."""
     size, count = x.dims[axis.axis], len(places)
     dims = (*x.dims[: axis.axis], count, *x.dims[axis.axis + 1 :])
-    factor, offset, divisor = _line(axis.positions)
+    factor, offset, divisor = _fit_fraction(axis.positions)
     for more in (0, divisor, divisor // 2, divisor // 2 - 1, divisor - 1):  # rounded down, one on, to the nearest, up
         common = math.gcd(factor, offset + more, divisor)
         a, b, c = factor // common, (offset + more) // common, divisor // common
-        found = np.clip((np.arange(count) * a + b) // c, 0, size - 1)
-        if np.array_equal(found, places) and count * a + abs(b) + c < _MAX_NUMBER:
+        positions = np.clip((np.arange(count) * a + b) // c, 0, size - 1)
+        if np.array_equal(positions, places) and count * a + abs(b) + c < _MAX_NUMBER:
             return Resampled(dims, x, axis.axis, a, b, c)
     return None
 
 
-def _sum(axes: int) -> tuple[Operation, ...]:
-    """Axis by axis, in the order in which ONNX resizes them: pairs of values, each times its weight."""
+def _weighted_sum(axes: int) -> tuple[Operation, ...]:
+    """The operations of the weighted sum, axis by axis in ONNX's order."""
     count = 1 << axes
     values, operations = list(range(count)), list[Operation]()
 

@@ -1,4 +1,4 @@
-"""What stands between the two products of an attention, as exporters write it: scales, what is added, the Softmax and its guards."""
+"""Match the nodes between the two MatMuls of an attention: scales, biases, masks, the Softmax and its guards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MASKED = -1e30
 
 @dataclass
 class Scores:
-    """What stands before a Softmax.
+    """The scores before a Softmax: factor * q kᵀ + biases.
 
     Attributes:
         product: The MatMul of q and k.
@@ -38,7 +38,7 @@ class Scores:
 
 @dataclass
 class Mask:
-    """A condition that keeps scores where it is ``kept``, and puts ``fill`` where it is not."""
+    """A mask: scores stay where the condition equals ``kept``, and are ``fill`` elsewhere."""
 
     condition: ir.Value
     kept: bool
@@ -49,13 +49,13 @@ Bias: TypeAlias = "ir.Value | npt.NDArray[Any] | Mask"
 
 
 def softmax_before(node: ir.Node) -> tuple[ir.Node, list[ir.Node]] | None:
-    """The Softmax whose result a product reads first, and the nodes that put zeros for some of that."""
+    """Find the Softmax whose result is a MatMul's first factor, and the guards (Where) that replace parts of it by zero."""
     guards: list[ir.Node] = []
     reader, value = node, node.inputs[0]
     while value is not None and (producer := value.producer()) is not None:
         if is_op(producer, "Softmax"):
             rank, axis = len(dims_of(value) or ()), producer.attributes.get_int("axis", -1)
-            alone = _readers(value) <= {reader, *(_test(guard) for guard in guards)}  # case 2
+            alone = _readers(value) <= {reader, *(_condition_node(guard) for guard in guards)}  # case 2
             return (producer, guards) if axis in (-1, rank - 1) and alone else None  # case 1
         if _readers(value) != {reader}:  # case 2
             return None
@@ -70,7 +70,7 @@ def softmax_before(node: ir.Node) -> tuple[ir.Node, list[ir.Node]] | None:
 
 
 def find_scores(value: ir.Value | None, reader: ir.Node) -> Scores | None:
-    """What leads to a value, if it is scores."""
+    """Match a value as scores of an attention; None if it is none."""
     node = None if value is None else value.producer()
     if node is None or not only_read_by(node, reader):  # case 2
         return None
@@ -79,37 +79,37 @@ def find_scores(value: ir.Value | None, reader: ir.Node) -> Scores | None:
     if _is_float_cast(node) or is_op(node, "Identity"):
         return find_scores(node.inputs[0], node)
     if is_op(node, "Add"):
-        return _added(node)
+        return _match_add(node)
     if is_op(node, "Where"):
-        return _masked(node)
+        return _match_where(node)
     if is_op(node, "Reshape"):
-        return _windowed(node)
+        return _match_windowed_add(node)
     for x in node.inputs:
         if x is not None and scale_factor(node, x) is not None:
-            found = find_scores(x, node)
-            if found is None or found.biases:  # case 6
+            scores = find_scores(x, node)
+            if scores is None or scores.biases:  # case 6
                 return None
-            found.factor *= scale_factor(node, x)
-            return found
+            scores.factor *= scale_factor(node, x)
+            return scores
     return None  # case 6
 
 
 def empty_rows(guards: Sequence[ir.Node], softmax: ir.Node, biases: Sequence[Bias]) -> str | None:
-    """What rows become of which nothing is left, as the nodes behind a Softmax say; None where these do something else."""
-    found = "nan"
+    """The result of fully masked rows by the guards after a Softmax, ``"nan"`` or ``"zero"``; None for other guards."""
+    result = "nan"
     for guard in guards:
-        condition, test = array_of(guard.inputs[0]), _test(guard)
+        condition, test = array_of(guard.inputs[0]), _condition_node(guard)
         if condition is not None and not condition.any():
             continue
         is_nan = test is not None and is_op(test, "IsNaN") and test.inputs[0] is softmax.outputs[0]
         if not is_nan and not _is_fully_masked(test, biases):  # case 6
             return None
-        found = "zero"
-    return found
+        result = "zero"
+    return result
 
 
 def scale_factor(node: ir.Node, x: ir.Value) -> Any:
-    """The number that a node multiplies a tensor with; None where it does something else."""
+    """The constant by which a Mul or Div scales a tensor; None for other nodes."""
     if node.domain or node.op_type not in ("Mul", "Div") or len(node.inputs) != 2:
         return None
     place = 1 if node.inputs[0] is x else 0
@@ -132,16 +132,16 @@ def _readers(value: ir.Value) -> set[ir.Node | None]:
     return nodes | ({None} if value.is_graph_output() else set())
 
 
-def _test(guard: ir.Node) -> ir.Node | None:
-    """What computes the condition of a Where."""
+def _condition_node(guard: ir.Node) -> ir.Node | None:
+    """The node that computes the condition of a Where; None for an input or constant."""
     return None if guard.inputs[0] is None else guard.inputs[0].producer()
 
 
 def _is_fully_masked(test: ir.Node | None, biases: Sequence[Bias]) -> bool:
-    """Whether a condition is that the largest of what is added to a row is minus infinity: so ONNX defines Attention."""
+    """Whether a condition is true of rows whose largest bias is minus infinity, as in ONNX's definition of Attention."""
     if test is None or not is_op(test, "Equal"):
         return False
-    largest, number = None if test.inputs[0] is None else test.inputs[0].producer(), _number(test.inputs[1])
+    largest, number = None if test.inputs[0] is None else test.inputs[0].producer(), _constant_values(test.inputs[1])
     if (
         largest is None
         or not is_op(largest, "ReduceMax")
@@ -155,39 +155,43 @@ def _is_fully_masked(test: ir.Node | None, biases: Sequence[Bias]) -> bool:
 
 
 def _is_zero(value: ir.Value | None) -> bool:
-    number = _number(value)
+    number = _constant_values(value)
     return number is not None and not number.any()
 
 
-def _number(value: ir.Value | None) -> Any:
-    """The array of a constant, in another type perhaps."""
+def _constant_values(value: ir.Value | None) -> Any:
+    """The values of a constant, possibly before a Cast; None if it is computed."""
     node = None if value is None else value.producer()
-    return _number(node.inputs[0]) if node is not None and node.op_type in ("Cast", "CastLike") else array_of(value)
+    return (
+        _constant_values(node.inputs[0])
+        if node is not None and node.op_type in ("Cast", "CastLike")
+        else array_of(value)
+    )
 
 
-def _added(node: ir.Node) -> Scores | None:
+def _match_add(node: ir.Node) -> Scores | None:
     for x, bias in (node.inputs, node.inputs[::-1]):
-        found = find_scores(x, node)
-        if found is not None and bias is not None and _broadcasts_into(bias, x):
-            found.biases.append(bias)
-            return found
+        scores = find_scores(x, node)
+        if scores is not None and bias is not None and _broadcasts_into(bias, x):
+            scores.biases.append(bias)
+            return scores
     return None
 
 
-def _masked(node: ir.Node) -> Scores | None:
+def _match_where(node: ir.Node) -> Scores | None:
     condition, *sides = node.inputs
     for kept, (x, other) in ((True, sides), (False, sides[::-1])):
         number = array_of(other)
         if number is None or number.size != 1 or not float(number.reshape(())) < _MASKED:  # case 7
             continue
-        found = find_scores(x, node)
-        if found is not None and condition is not None and _broadcasts_into(condition, x):
-            found.biases.append(Mask(condition, kept, float(number.reshape(()))))
-            return found
+        scores = find_scores(x, node)
+        if scores is not None and condition is not None and _broadcasts_into(condition, x):
+            scores.biases.append(Mask(condition, kept, float(number.reshape(()))))
+            return scores
     return None
 
 
-def _windowed(node: ir.Node) -> Scores | None:
+def _match_windowed_add(node: ir.Node) -> Scores | None:
     """Reshape, Add, Reshape: scores (B W, H, M, L) as (B, W, H, M, L), to which (1, W, 1 or H, M, L) is added.
 
     The sum of all that is added then repeats for each of B. What is computed in the run does not match, nor what differs by window
@@ -213,16 +217,16 @@ def _windowed(node: ir.Node) -> Scores | None:
             continue
         if whole[1:] != window[1:] or outer[1:] != window[1:] or array.ndim != 5 or array.shape[:2] != (1, window[0]):
             continue
-        found = find_scores(before.inputs[0], before)
-        if found is None or any(_leading(bias) not in (None, 1) for bias in found.biases):
+        scores = find_scores(before.inputs[0], before)
+        if scores is None or any(_first_dim(bias) not in (None, 1) for bias in scores.biases):
             return None
-        found.biases.append(array[0])
-        return found
+        scores.biases.append(array[0])
+        return scores
     return None
 
 
-def _leading(bias: Bias) -> Any:
-    """The first of four dims of what is added; None where it has fewer."""
+def _first_dim(bias: Bias) -> Any:
+    """The first of the four dims of a bias; None if it has fewer axes."""
     if isinstance(bias, np.ndarray):
         return bias.shape[0]
     dims = dims_of(bias.condition if isinstance(bias, Mask) else bias)
@@ -230,7 +234,7 @@ def _leading(bias: Bias) -> Any:
 
 
 def _broadcasts_into(value: ir.Value, x: ir.Value | None) -> bool:
-    """Whether a tensor has no more axes than the scores."""
+    """Whether a bias or condition has at most as many axes as the scores."""
     dims, scores = dims_of(value), dims_of(x)
     return dims is not None and scores is not None and len(dims) <= len(scores)
 

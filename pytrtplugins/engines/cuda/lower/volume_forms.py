@@ -28,7 +28,7 @@ _BY_CHANNEL = ("BatchNormalization", *_QUANTIZING)
 
 
 class Form(Enum):
-    """How four axes hold a volume. In NHWC both have the same order in memory: N, D, H, W, C."""
+    """How a 4-D tensor holds a volume. In NHWC both forms have the same order in memory: N, D, H, W, C."""
 
     FRAMES = "frames"
     """(N * D, C, H, W): each frame is an image."""
@@ -36,7 +36,7 @@ class Form(Enum):
     """(N, C, D, H * W): each frame is a line of one image."""
 
     def dims(self, volume: Dims) -> Dims:
-        """Dims of the image."""
+        """The 4-D dims of a volume in this form."""
         n, c, d, h, w = volume
         return (n * d, c, h, w) if self is Form.FRAMES else (n, c, d, h * w)
 
@@ -50,7 +50,7 @@ def volume_dims(value: ir.Value | None) -> Dims | None:
 
 @dataclass
 class VolumeForms:
-    """The forms in which the volumes of a graph are there.
+    """The 4-D tensors of the volumes of a graph, by form.
 
     Attributes:
         graph: The graph.
@@ -67,7 +67,7 @@ class VolumeForms:
     gates: dict[tuple[ir.Value, int], ir.Value] = field(default_factory=dict)
 
     def image(self, volume: ir.Value, form: Form, before: ir.Node) -> ir.Value:
-        """A volume in a form; nodes that move its values stand before a node that reads them."""
+        """Return the 4-D tensor of a volume in a form; nodes of data movement are inserted before its reader if needed."""
         known = self.images.setdefault(volume, {})
         if form in known:
             return known[form]
@@ -86,7 +86,7 @@ class VolumeForms:
         return known[form]
 
     def replace(self, node: ir.Node, form: Form, image: ir.Value) -> ir.Value:
-        """Let the image of a volume stand for the output of a node, which is removed; the volume that replaces the output."""
+        """Replace a node whose output is a volume by the volume's 4-D tensor; return the new volume."""
         _, c, d, h, w = dims = volume_dims(node.outputs[0]) or ()
         new = _Conversions(self.graph, node, node.outputs[0])
         images = {form: image}
@@ -105,7 +105,7 @@ class VolumeForms:
         self.codes[volume] = (codes, *scale)
 
     def carry(self, node: ir.Node) -> bool:
-        """Let an operator on each value of volumes, or a Concat of their channels, work on the images; whether it does."""
+        """Rewrite an elementwise operator or a Concat of channels to work on the 4-D tensors; return whether it was possible."""
         dims = volume_dims(node.outputs[0]) if len(node.outputs) == 1 else None
         if dims is None or node.domain or not node.inputs:
             return False
@@ -133,10 +133,10 @@ class VolumeForms:
     # -- inside ----------------------------------------------------------------------------------------------------------
 
     def _concat_codes(self, node: ir.Node, form: Form, dims: Dims) -> bool:
-        """Let a Concat of dequantized channels join the codes, if they have one scale; whether it does."""
-        found = [self.codes.get(value) for value in node.inputs if value is not None]
-        codes = [each for each in found if each is not None]
-        if len(codes) < len(found) or node.attributes.get_int("axis", 0) % 5 != 1:
+        """Let a Concat of dequantized channels join the codes if they have one scale; return whether it was possible."""
+        entries = [self.codes.get(value) for value in node.inputs if value is not None]
+        codes = [each for each in entries if each is not None]
+        if len(codes) < len(entries) or node.attributes.get_int("axis", 0) % 5 != 1:
             return False
         numbers = [tuple(array_of(value) for value in scale) for _, *scale in codes]
         alike = all(np.array_equal(one, first) and one.dtype == first.dtype
@@ -151,11 +151,11 @@ class VolumeForms:
         return True
 
     def _is_convolution(self, volume: ir.Value) -> bool:
-        """Whether a convolution gives a volume in its own form."""
+        """Whether a volume's 4-D tensor in its native form is the output of a convolution."""
         return is_op(self.images[volume][self.native[volume]].producer(), "Conv")
 
     def _operands(self, node: ir.Node, form: Form, dims: Dims) -> list[Any] | None:
-        """What a node reads for a form; None for a node that cannot work on it."""
+        """The inputs of a node rewritten for a form; None if the node cannot work on the form."""
         if is_op(node, "Concat"):
             if node.attributes.get_int("axis", 0) % 5 != 1:
                 return None
@@ -176,7 +176,7 @@ class VolumeForms:
         )
 
     def _operand(self, value: ir.Value, form: Form, dims: Dims, node: ir.Node) -> Any:
-        """A tensor that is broadcast to a volume, for a form; None where it cannot be."""
+        """An input that broadcasts to a volume, rewritten for a form; None where that is impossible."""
         own, array = dims_of(value), array_of(value)
         if own is None or len(own) > 5:
             return None
@@ -198,7 +198,7 @@ class VolumeForms:
         return None
 
     def _gate(self, value: ir.Value, form: Form, dims: Dims, node: ir.Node) -> ir.Value:
-        """(N, C, 1, 1, 1) or (N, C, D, 1, 1), a factor of each channel, for a form."""
+        """A factor per channel, (N, C, 1, 1, 1) or (N, C, D, 1, 1), rewritten for a form."""
         n, c, d, _, _ = dims_of(value) or ()
         if form is Form.FRAMES and d != dims[2] and (value, dims[2]) not in self.gates:
             new, to = _Conversions(self.graph, node, value), (n, c, dims[2], 1, 1)
@@ -208,14 +208,14 @@ class VolumeForms:
 
 
 class _Conversions(NewNodes):
-    """Nodes before a reader of a volume that move its values; their outputs are named after the volume."""
+    """Add nodes of data movement before a reader of a volume; their outputs are named after the volume."""
 
     def __init__(self, graph: ir.Graph, reader: ir.Node, volume: ir.Value) -> None:
         super().__init__(graph, reader)
         self.y = volume
 
     def lines(self, frames: ir.Value, dims: Dims) -> ir.Value:
-        """The lines of a volume of these dims, of which the frames are there."""
+        """Convert the frames of a volume to lines."""
         n, c, d, h, w = dims
         x = self.add("Reshape", [frames, np.array([-1, d, c, h * w])], "parted", (n, d, c, h * w), like=frames)
         return self.add("Transpose", [x], Form.LINES.value, (n, c, d, h * w), like=frames, perm=[0, 2, 1, 3])

@@ -45,24 +45,24 @@ class Layer:
 
     @property
     def x(self) -> ir.Value:
-        """The volume that it reads."""
+        """The volume that the layer reads."""
         value = self.node.inputs[0]
         assert value is not None
         return value
 
     @property
     def new(self) -> NewNodes:
-        """Adds nodes in its place."""
+        """Adds nodes before the layer's node."""
         return NewNodes(self.forms.graph, self.node)
 
     def is_plain(self, axes: Sequence[int]) -> bool:
-        """Whether the windows along some axes are each a value of the input."""
+        """Whether the window has size 1, stride 1 and no pads along some axes."""
         window = self.window
         one = all(numbers[axis] == 1 for numbers in (window.kernel, window.strides) for axis in axes)
         return one and not any(pads[axis] for pads in (window.begins, window.ends) for axis in axes)
 
     def window_of(self, axes: tuple[int, int] | tuple[int]) -> dict[str, list[int]]:
-        """The attributes of windows of images, along some axes of the volume; one alone is that of the lines."""
+        """The 2-D strides, dilations and pads along two axes of the volume; one axis alone is that of lines."""
         window, alone = self.window, len(axes) == 1
 
         def numbers(values: Sequence[int], other: int) -> list[int]:

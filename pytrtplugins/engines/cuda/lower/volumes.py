@@ -1,4 +1,4 @@
-"""Convolutions and pools of volumes → those of images, which this engine's kernels compute."""
+"""Rewrite 3-D convolutions and pools as 2-D ones, for which the engine has kernels."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class WriteVolumes(Pass):
 
 
 def _write(forms: VolumeForms, node: ir.Node) -> bool:
-    """Write a layer of volumes as one of images; whether it is one."""
+    """Rewrite a 3-D layer as a 2-D one; return whether it was possible."""
     rule = None if node.domain else _LAYERS.get(node.op_type)
     dims, result = (volume_dims(value) for value in (node.inputs[0], node.outputs[0])) if rule else (None, None)
     if rule is None or dims is None or result is None or any(value.name for value in node.outputs[1:]):  # cases 1 and 4
@@ -111,7 +111,7 @@ class _Filters:
 
     @classmethod
     def of(cls, node: ir.Node) -> _Filters | None:
-        """Those of a node; None for computed ones."""
+        """The filters of a node; None if they are computed in the run."""
         value = operand(node, 1)
         origin = None if value is None else value.producer()
         if origin is None or not is_op(origin, "DequantizeLinear"):
@@ -127,7 +127,7 @@ class _Filters:
         return None if values is None else cls(values, None)
 
     def added(self, new: NewNodes, array: npt.NDArray[Any], what: str) -> npt.NDArray[Any] | ir.Value:
-        """Filters of images that are made of these: what a convolution reads as its weights."""
+        """Return 2-D filters made of these as weights of a Conv, through a new DequantizeLinear if they are codes."""
         array = np.ascontiguousarray(array)
         if self.origin is None:
             return array
@@ -146,21 +146,21 @@ def _conv(layer: Layer) -> Found | None:
         is_result = node.outputs[0].is_graph_output()  # whose order is that of lines that are not NHWC
         form = Form.LINES if is_result else forms.native.get(layer.x, Form.LINES)
         x = forms.image(layer.x, form, node)
-        return form, _image_conv(layer, filters, form, x, filters.array[:, :, 0])
+        return form, _add_conv(layer, filters, form, x, filters.array[:, :, 0])
     if layer.is_plain((1, 2)):
         x, weights = forms.image(layer.x, Form.LINES, node), filters.array[..., 0]
-        return Form.LINES, _image_conv(layer, filters, Form.LINES, x, weights, layer.window_of((0,)))
+        return Form.LINES, _add_conv(layer, filters, Form.LINES, x, weights, layer.window_of((0,)))
     few = channels * group <= _MAX_CHANNELS and group == 1 and filters.array.shape[4] > 1
     few &= filters.array.shape[4] <= _MAX_OVERLAP * layer.window.strides[2]
     if layer.is_plain((0,)) and not few:
         x, weights = forms.image(layer.x, Form.FRAMES, node), filters.array[:, :, 0]
-        return Form.FRAMES, _image_conv(layer, filters, Form.FRAMES, x, weights, layer.window_of((1, 2)))
+        return Form.FRAMES, _add_conv(layer, filters, Form.FRAMES, x, weights, layer.window_of((1, 2)))
     if channels == 1 and m == group > 1 and depth > 1:
-        return Form.FRAMES, _depthwise(layer, filters)
-    return Form.FRAMES, _gathered_conv(layer, filters, few)
+        return Form.FRAMES, _write_depthwise(layer, filters)
+    return Form.FRAMES, _write_gathered_conv(layer, filters, few)
 
 
-def _image_conv(
+def _add_conv(
     layer: Layer,
     filters: _Filters,
     form: Form,
@@ -168,14 +168,14 @@ def _image_conv(
     weights: npt.NDArray[Any],
     window: dict[str, list[int]] | None = None,
 ) -> ir.Value:
-    """The convolution of images in its place."""
+    """Add the 2-D convolution that replaces the layer."""
     new = layer.new
     read = [x, filters.added(new, weights, form.value), *layer.node.inputs[2:3]]
     at = {**(window or {}), "kernel_shape": list(weights.shape[2:]), "group": layer.at.get("group", 1)}
     return new.add("Conv", read, form.value, form.dims(layer.result), is_named=True, **at)
 
 
-def _depthwise(layer: Layer, filters: _Filters) -> ir.Value:
+def _write_depthwise(layer: Layer, filters: _Filters) -> ir.Value:
     """Case 3: a convolution of frames for each depth of the filters, whose results for shifted frames are summed."""
     new, window, (n, c, d, _, _), (_, _, od, oh, ow) = layer.new, layer.window, layer.dims, layer.result
     x, total = layer.forms.image(layer.x, Form.FRAMES, layer.node), None
@@ -198,20 +198,20 @@ def _depthwise(layer: Layer, filters: _Filters) -> ir.Value:
     return new.add("Add", [total, column], Form.FRAMES.value, (n * od, c, oh, ow), is_named=True)
 
 
-def _gathered_conv(layer: Layer, filters: _Filters, few: bool) -> ir.Value:
+def _write_gathered_conv(layer: Layer, filters: _Filters, few: bool) -> ir.Value:
     """Case 4: a convolution of frames whose channels are those of all frames of a window; ``few``: of all columns, too."""
     data, *scale = layer.forms.codes.get(layer.x, (layer.x,))
-    x, at = _gathered(layer, data, few)
+    x, at = _gather_input(layer, data, few)
     if scale:
         x = layer.new.add("DequantizeLinear", [x, *scale], "window.values", dims_of(x) or (), like=layer.x)
     order = (0, 2, 4, 1, 3) if few else (0, 2, 1, 3, 4)
     rows, columns = filters.array.shape[3], 1 if few else filters.array.shape[4]
     weights = filters.array.transpose(order).reshape(len(filters.array), -1, rows, columns)
-    return _image_conv(layer, filters, Form.FRAMES, x, weights, at)
+    return _add_conv(layer, filters, Form.FRAMES, x, weights, at)
 
 
-def _gathered(layer: Layer, data: ir.Value, few: bool) -> tuple[ir.Value, dict[str, list[int]]]:
-    """The images that a convolution of case 4 reads, and the window that is left for it."""
+def _gather_input(layer: Layer, data: ir.Value, few: bool) -> tuple[ir.Value, dict[str, list[int]]]:
+    """Gather the input of a convolution of case 4; return it with the remaining window attributes."""
     new, window, group = layer.new, layer.window, layer.at.get("group", 1)
     (n, c, d, h, w), (_, _, od, _, ow), (kd, kh, kw) = layer.dims, layer.result, window.kernel
     at = layer.window_of((1, 2))
@@ -245,7 +245,7 @@ def _gathered(layer: Layer, data: ir.Value, few: bool) -> tuple[ir.Value, dict[s
 
 
 def _pool(layer: Layer) -> Found | None:
-    """One of frames, then one of lines; each mean divides by the values that count along its axes, a maximum may be one of codes."""
+    """Write a 3-D pool as one of frames, then one of lines; a MaxPool may work on codes."""
     window, at, new, op = layer.window, layer.at, layer.new, layer.node.op_type
     if any(step != 1 for step in window.dilations) or dtype_of(layer.x) not in _POOLED:  # cases 3 and 4
         return None

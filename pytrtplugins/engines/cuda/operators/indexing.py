@@ -1,4 +1,4 @@
-"""Gather and scatter operators."""
+"""Gather, scatter and other indexing operators."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from .table import Attributes, op
 
 
 @op("Gather")
-def _gather(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any) -> Any:
-    axis = at.get("axis", 0)
+def _gather(xp: Any, attributes: Attributes, dims: Any, x: Any, indices: Any) -> Any:
+    axis = attributes.get("axis", 0)
     return xp.take(x, places(xp, indices, x.shape[axis]), axis=axis)
 
 
 @op("GatherElements")
-def _gather_elements(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any) -> Any:
-    axis = at.get("axis", 0) % x.ndim
+def _gather_elements(xp: Any, attributes: Attributes, dims: Any, x: Any, indices: Any) -> Any:
+    axis = attributes.get("axis", 0) % x.ndim
     return x[_along(xp, places(xp, indices, x.shape[axis]), axis)]
 
 
 @op("GatherND")
-def _gather_nd(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any) -> Any:
-    batch = at.get("batch_dims", 0)
+def _gather_nd(xp: Any, attributes: Attributes, dims: Any, x: Any, indices: Any) -> Any:
+    batch = attributes.get("batch_dims", 0)
     index = _nd_index(xp, indices, x.shape[batch:])
     lead = [
         xp.arange(size).reshape([size if axis == place else 1 for axis in range(indices.ndim - 1)])
@@ -34,23 +34,25 @@ def _gather_nd(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any) -> Any:
 
 
 @op("ScatterElements", "Scatter")
-def _scatter_elements(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any, updates: Any) -> Any:
-    axis = at.get("axis", 0) % x.ndim
-    return _put(xp, x, _along(xp, places(xp, indices, x.shape[axis]), axis), updates, at.get("reduction", "none"))
+def _scatter_elements(xp: Any, attributes: Attributes, dims: Any, x: Any, indices: Any, updates: Any) -> Any:
+    axis = attributes.get("axis", 0) % x.ndim
+    return _put(
+        xp, x, _along(xp, places(xp, indices, x.shape[axis]), axis), updates, attributes.get("reduction", "none")
+    )
 
 
 @op("ScatterND")
-def _scatter_nd(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any, updates: Any) -> Any:
-    return _put(xp, x, _nd_index(xp, indices, x.shape), updates, at.get("reduction", "none"))
+def _scatter_nd(xp: Any, attributes: Attributes, dims: Any, x: Any, indices: Any, updates: Any) -> Any:
+    return _put(xp, x, _nd_index(xp, indices, x.shape), updates, attributes.get("reduction", "none"))
 
 
 @op("TensorScatter")
-def _tensor_scatter(xp: Any, at: Attributes, dims: Any, past: Any, update: Any, begins: Any = None) -> Any:
-    axis = at.get("axis", -2) % past.ndim
+def _tensor_scatter(xp: Any, attributes: Attributes, dims: Any, past: Any, update: Any, begins: Any = None) -> Any:
+    axis = attributes.get("axis", -2) % past.ndim
     batch, length = past.shape[0], update.shape[axis]
     begin = xp.zeros(batch, np.int64) if begins is None else xp.asarray(begins)
     rows = begin[:, None] + xp.arange(length)[None]
-    if at.get("mode", "linear") == "circular":
+    if attributes.get("mode", "linear") == "circular":
         rows = rows % past.shape[axis]
     shape = [batch if place == 0 else length if place == axis else 1 for place in range(past.ndim)]
     index = [
@@ -61,8 +63,8 @@ def _tensor_scatter(xp: Any, at: Attributes, dims: Any, past: Any, update: Any, 
 
 
 @op("OneHot", host_inputs=(1,))
-def _one_hot(xp: Any, at: Attributes, dims: Any, indices: Any, depth: Any, values: Any) -> Any:
-    count, axis = int(np.asarray(depth).reshape(())), at.get("axis", -1)
+def _one_hot(xp: Any, attributes: Attributes, dims: Any, indices: Any, depth: Any, values: Any) -> Any:
+    count, axis = int(np.asarray(depth).reshape(())), attributes.get("axis", -1)
     codes = xp.asarray(indices).astype(np.int64)
     inside = xp.where(codes < 0, codes + count, codes)
     axis = axis % (codes.ndim + 1)
@@ -72,21 +74,21 @@ def _one_hot(xp: Any, at: Attributes, dims: Any, indices: Any, depth: Any, value
 
 
 @op("EyeLike")
-def _eye_like(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
-    return xp.eye(*dims[0], k=at.get("k", 0))
+def _eye_like(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
+    return xp.eye(*dims[0], k=attributes.get("k", 0))
 
 
 @op("Trilu", host_inputs=(1,))
-def _trilu(xp: Any, at: Attributes, dims: Any, x: Any, k: Any = None) -> Any:
+def _trilu(xp: Any, attributes: Attributes, dims: Any, x: Any, k: Any = None) -> Any:
     offset = 0 if k is None else int(np.asarray(k).reshape(()))
     rows, columns = _range(xp, x.shape[-2], 0, 2), _range(xp, x.shape[-1], 1, 2)
-    kept = columns - rows >= offset if at.get("upper", 1) else columns - rows <= offset
+    kept = columns - rows >= offset if attributes.get("upper", 1) else columns - rows <= offset
     return xp.where(kept, x, xp.zeros_like(x))
 
 
 @op("ReverseSequence")
-def _reverse_sequence(xp: Any, at: Attributes, dims: Any, x: Any, lengths: Any) -> Any:
-    time = at.get("time_axis", 0)
+def _reverse_sequence(xp: Any, attributes: Attributes, dims: Any, x: Any, lengths: Any) -> Any:
+    time = attributes.get("time_axis", 0)
     steps = _range(xp, x.shape[time], time, 2)
     counts = xp.asarray(lengths).reshape([1 if axis == time else -1 for axis in range(2)])
     rows = xp.where(steps < counts, counts - 1 - steps, steps).reshape(*x.shape[:2], *[1] * (x.ndim - 2))

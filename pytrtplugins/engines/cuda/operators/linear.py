@@ -11,40 +11,42 @@ from .table import Attributes, op
 
 
 @op("MatMul", capturable=False)
-def _matmul(xp: Any, at: Attributes, dims: Any, a: Any, b: Any) -> Any:
+def _matmul(xp: Any, attributes: Attributes, dims: Any, a: Any, b: Any) -> Any:
     return xp.matmul(a, b)
 
 
 @op("Gemm", capturable=False)
-def _gemm(xp: Any, at: Attributes, dims: Any, a: Any, b: Any, c: Any = None) -> Any:
-    a, b = (a.T if at.get("transA") else a), (b.T if at.get("transB") else b)
+def _gemm(xp: Any, attributes: Attributes, dims: Any, a: Any, b: Any, c: Any = None) -> Any:
+    a, b = (a.T if attributes.get("transA") else a), (b.T if attributes.get("transB") else b)
     result = xp.matmul(a, b)
-    if (alpha := at.get("alpha", 1.0)) != 1:
+    if (alpha := attributes.get("alpha", 1.0)) != 1:
         result = result * np.float32(alpha)
     if c is None:
         return result
-    beta = at.get("beta", 1.0)
+    beta = attributes.get("beta", 1.0)
     return result + (c if beta == 1 else c * np.float32(beta))
 
 
 @op("Einsum", capturable=False)
-def _einsum(xp: Any, at: Attributes, dims: Any, *values: Any) -> Any:
-    return xp.einsum(at["equation"], *values)
+def _einsum(xp: Any, attributes: Attributes, dims: Any, *values: Any) -> Any:
+    return xp.einsum(attributes["equation"], *values)
 
 
 @op("Det", capturable=False)
-def _det(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
+def _det(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
     return xp.linalg.det(x)
 
 
 @op("MatMulInteger", capturable=False)
-def _matmul_integer(xp: Any, at: Attributes, dims: Any, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
+def _matmul_integer(
+    xp: Any, attributes: Attributes, dims: Any, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None
+) -> Any:
     return xp.matmul(centered(xp, a, a_zero, -1), centered(xp, b, b_zero, -2))
 
 
 @op("QLinearMatMul", capturable=False)
 def _qlinear_matmul(
-    xp: Any, at: Attributes, dims: Any, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any,
+    xp: Any, attributes: Attributes, dims: Any, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any,
     y_scale: Any, y_zero: Any,
 ) -> Any:  # fmt: skip
     sums = xp.matmul(centered(xp, a, a_zero, -1), centered(xp, b, b_zero, -2))

@@ -21,27 +21,27 @@ _LIMITS = {
 
 
 @op("QuantizeLinear")
-def _quantize(xp: Any, at: Attributes, dims: Any, x: Any, scale: Any, zero: Any = None) -> Any:
-    limits = _LIMITS.get(at.get("output_dtype") or 2)
-    codes = x / _along(xp, at, x, scale)
+def _quantize(xp: Any, attributes: Attributes, dims: Any, x: Any, scale: Any, zero: Any = None) -> Any:
+    limits = _LIMITS.get(attributes.get("output_dtype") or 2)
+    codes = x / _along(xp, attributes, x, scale)
     if limits is None:  # real ones, which are rounded as they are stored
         return codes
     codes = xp.rint(codes)
     if zero is not None:
-        codes = codes + _along(xp, at, x, zero).astype(np.float32)
+        codes = codes + _along(xp, attributes, x, zero).astype(np.float32)
     return xp.clip(codes, *limits)
 
 
 @op("DequantizeLinear")
-def _dequantize(xp: Any, at: Attributes, dims: Any, x: Any, scale: Any, zero: Any = None) -> Any:
+def _dequantize(xp: Any, attributes: Attributes, dims: Any, x: Any, scale: Any, zero: Any = None) -> Any:
     values = x.astype(np.float32)
     if zero is not None:
-        values = values - _along(xp, at, x, zero).astype(np.float32)
-    return values * _along(xp, at, x, scale)
+        values = values - _along(xp, attributes, x, zero).astype(np.float32)
+    return values * _along(xp, attributes, x, scale)
 
 
 @op("DynamicQuantizeLinear")
-def _dynamic_quantize(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
+def _dynamic_quantize(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
     low, high = xp.minimum(x.min(), 0), xp.maximum(x.max(), 0)
     scale = xp.where(high > low, (high - low) / np.float32(255), np.float32(1))  # of zeros 1, as onnxruntime has it
     zero = xp.clip(xp.rint(-low / scale), 0, 255)
@@ -67,12 +67,12 @@ def requantized(xp: Any, values: Any, zero: Any) -> Any:
     return xp.clip(xp.rint(values) + xp.asarray(zero).astype(np.float32).reshape(()), limits.min, limits.max)
 
 
-def _along(xp: Any, at: Attributes, x: Any, values: Any) -> Any:
+def _along(xp: Any, attributes: Attributes, x: Any, values: Any) -> Any:
     """Scales or zero points: one, one for each index of an axis, or one for each block of an axis."""
     values = xp.asarray(values)
     if values.ndim == 0 or values.size == 1:
         return values.reshape(())
-    axis, block = at.get("axis", 1) % x.ndim, at.get("block_size", 0)
+    axis, block = attributes.get("axis", 1) % x.ndim, attributes.get("block_size", 0)
     if block:
         return xp.take(xp.repeat(values, block, axis=axis), xp.arange(x.shape[axis]), axis=axis)
     return values.reshape([values.size if place == axis else 1 for place in range(x.ndim)])

@@ -25,16 +25,16 @@ Cell = Callable[[Any, list[Any], Any, Any, Sequence[Activation]], list[Any]]
 
 
 @op("RNN", capturable=False)
-def _rnn(xp: Any, at: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
+def _rnn(xp: Any, attributes: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
     def cell(inputs: Any, states: list[Any], r: Any, offset: Any, f: Sequence[Activation]) -> list[Any]:
         return [f[0](inputs + states[0] @ r.T + offset)]
 
-    return _run(xp, at, dims, x, rest[:5], ["Tanh"], lambda direction: cell)
+    return _run(xp, attributes, dims, x, rest[:5], ["Tanh"], lambda direction: cell)
 
 
 @op("GRU", capturable=False)
-def _gru(xp: Any, at: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
-    late = bool(at.get("linear_before_reset"))
+def _gru(xp: Any, attributes: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
+    late = bool(attributes.get("linear_before_reset"))
 
     def cell(inputs: Any, states: list[Any], r: Any, offset: Any, f: Sequence[Activation]) -> list[Any]:
         h, size = states[0], states[0].shape[-1]
@@ -46,11 +46,11 @@ def _gru(xp: Any, at: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
             made = f[1](inputs[:, 2 * size :] + (reset * h) @ r[2 * size :].T + offset[2 * size :])
         return [(1 - update) * made + update * h]
 
-    return _run(xp, at, dims, x, rest[:5], ["Sigmoid", "Tanh"], lambda direction: cell)
+    return _run(xp, attributes, dims, x, rest[:5], ["Sigmoid", "Tanh"], lambda direction: cell)
 
 
 @op("LSTM", capturable=False)
-def _lstm(xp: Any, at: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
+def _lstm(xp: Any, attributes: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
     peepholes = xp.asarray(rest[6]) if len(rest) > 6 and rest[6] is not None else None
 
     def cell_of(direction: int) -> Cell:
@@ -62,18 +62,18 @@ def _lstm(xp: Any, at: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
             gates = inputs + h @ r.T + offset
             i, o, forget, made = (gates[:, place * size : (place + 1) * size] for place in range(4))
             i = f[0](i + peeps[0] * c)
-            kept = 1 - i if at.get("input_forget") else f[0](forget + peeps[2] * c)
+            kept = 1 - i if attributes.get("input_forget") else f[0](forget + peeps[2] * c)
             c = kept * c + i * f[1](made)
             return [f[0](o + peeps[1] * c) * f[2](c), c]
 
         return cell
 
-    return _run(xp, at, dims, x, rest[:6], ["Sigmoid", "Tanh", "Tanh"], cell_of)
+    return _run(xp, attributes, dims, x, rest[:6], ["Sigmoid", "Tanh", "Tanh"], cell_of)
 
 
 def _run(
     xp: Any,
-    at: Attributes,
+    attributes: Attributes,
     dims: Any,
     x: Any,
     rest: Sequence[Any],
@@ -83,13 +83,13 @@ def _run(
     """All directions; ``rest``: weights, weights of the state, offsets, lengths, first states."""
     given: list[Any] = [None if value is None else xp.asarray(value) for value in (*rest, *[None] * 6)]
     w, r, b, lengths, *firsts = given[:6]
-    batch_first, size = bool(at.get("layout")), r.shape[-1]
+    batch_first, size = bool(attributes.get("layout")), r.shape[-1]
     if batch_first:
         x, firsts = x.swapaxes(0, 1), [None if first is None else first.swapaxes(0, 1) for first in firsts]
     steps, batch = x.shape[:2]
-    direction = at.get("direction", "forward")
+    direction = attributes.get("direction", "forward")
     backwards = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
-    functions = _functions(xp, at, usual, len(backwards))
+    functions = _functions(xp, attributes, usual, len(backwards))
     count = 2 if len(usual) == 3 else 1
     sequences, lasts = [], []
     for number, backward in enumerate(backwards):
@@ -128,15 +128,15 @@ def _order(xp: Any, steps: int, batch: int, lengths: Any, backward: bool) -> Any
     return xp.where(rows < ends, ends - 1 - rows, rows)
 
 
-def _functions(xp: Any, at: Attributes, usual: list[str], directions: int) -> list[list[Activation]]:
+def _functions(xp: Any, attributes: Attributes, usual: list[str], directions: int) -> list[list[Activation]]:
     """The activations of each direction; alphas and betas go to those that have them, in order.
 
     ``clip`` bounds what the gates read. An LSTM's last activation reads the state, which onnxruntime and OpenVINO leave alone.
     """
-    names = [str(name).lower() for name in at.get("activations", usual * directions)]
-    numbers = [iter(at.get(name, ())) for name in ("activation_alpha", "activation_beta")]
+    names = [str(name).lower() for name in attributes.get("activations", usual * directions)]
+    numbers = [iter(attributes.get(name, ())) for name in ("activation_alpha", "activation_beta")]
     of_states = len(usual) - 1 if len(usual) > 2 else None
-    limits = [None if place % len(usual) == of_states else at.get("clip") for place in range(len(names))]
+    limits = [None if place % len(usual) == of_states else attributes.get("clip") for place in range(len(names))]
     made = [_activation(xp, name, numbers, limit) for name, limit in zip(names, limits, strict=True)]
     return [made[place : place + len(usual)] for place in range(0, len(made), len(usual))]
 

@@ -1,4 +1,4 @@
-"""Reduction operators, ArgMax and ArgMin, and TopK."""
+"""Reduction operators, softmaxes and TopK."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .table import OPS, Attributes, op, reduced_axes
 
 
 def _reduce(name: str, function: Callable[[Any, Any, Any, bool], Any]) -> None:
-    def run(xp: Any, at: Attributes, dims: Any, x: Any, axes: Any = None) -> Any:
-        return function(xp, x, reduced_axes(at, axes, x.ndim), bool(at.get("keepdims", 1)))
+    def run(xp: Any, attributes: Attributes, dims: Any, x: Any, axes: Any = None) -> Any:
+        return function(xp, x, reduced_axes(attributes, axes, x.ndim), bool(attributes.get("keepdims", 1)))
 
     op(name, host_inputs=(1,))(run)
 
@@ -73,11 +73,11 @@ _reduce("ReduceSumSquare", lambda xp, x, axes, keep: (x * x).sum(axis=axes, keep
 
 
 def _best(largest: bool) -> None:
-    def run(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
-        axis = at.get("axis", 0)
-        values = xp.flip(x, axis) if at.get("select_last_index") else x
+    def run(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
+        axis = attributes.get("axis", 0)
+        values = xp.flip(x, axis) if attributes.get("select_last_index") else x
         found = values.argmax(axis=axis) if largest else values.argmin(axis=axis)
-        if at.get("select_last_index"):
+        if attributes.get("select_last_index"):
             found = x.shape[axis] - 1 - found
         return found.reshape(dims[0])
 
@@ -89,14 +89,14 @@ _best(False)
 
 
 def _cumulate(name: str, function: str, neutral: int) -> None:
-    def run(xp: Any, at: Attributes, dims: Any, x: Any, axis: Any) -> Any:
+    def run(xp: Any, attributes: Attributes, dims: Any, x: Any, axis: Any) -> Any:
         along = int(np.asarray(axis).reshape(()))
-        values = xp.flip(x, along) if at.get("reverse") else x
+        values = xp.flip(x, along) if attributes.get("reverse") else x
         result = getattr(xp, function)(values, axis=along)
-        if at.get("exclusive") and x.size:
+        if attributes.get("exclusive") and x.size:
             first = xp.full_like(xp.take(result, xp.arange(1), axis=along), neutral)
             result = xp.concatenate([first, xp.take(result, xp.arange(x.shape[along] - 1), axis=along)], axis=along)
-        return xp.flip(result, along) if at.get("reverse") else result
+        return xp.flip(result, along) if attributes.get("reverse") else result
 
     op(name, host_inputs=(1,))(run)
 
@@ -106,8 +106,8 @@ _cumulate("CumProd", "cumprod", 1)
 
 
 @op("Softmax")
-def _softmax(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
-    axis = at.get("axis", -1)
+def _softmax(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
+    axis = attributes.get("axis", -1)
     if not x.size:
         return x
     powers = xp.exp(x - x.max(axis=axis, keepdims=True))
@@ -115,8 +115,8 @@ def _softmax(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
 
 
 @op("LogSoftmax")
-def _log_softmax(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
-    axis = at.get("axis", -1)
+def _log_softmax(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
+    axis = attributes.get("axis", -1)
     if not x.size:
         return x
     shifted = x - x.max(axis=axis, keepdims=True)
@@ -124,8 +124,8 @@ def _log_softmax(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
 
 
 @op("Hardmax")
-def _hardmax(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
-    axis = at.get("axis", -1)
+def _hardmax(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
+    axis = attributes.get("axis", -1)
     if not x.size:
         return x
     best = xp.expand_dims(x.argmax(axis=axis), axis)
@@ -135,9 +135,13 @@ def _hardmax(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
 
 
 @op("TopK", host_inputs=(1,), capturable=False)
-def _top_k(xp: Any, at: Attributes, dims: Any, x: Any, k: Any) -> Any:
+def _top_k(xp: Any, attributes: Attributes, dims: Any, x: Any, k: Any) -> Any:
     """The first of equal values first, as ONNX says; sorted in any case."""
-    axis, count, largest = at.get("axis", -1), int(np.asarray(k).reshape(())), bool(at.get("largest", 1))
+    axis, count, largest = (
+        attributes.get("axis", -1),
+        int(np.asarray(k).reshape(())),
+        bool(attributes.get("largest", 1)),
+    )
     if largest:  # a stable sort of the reversed axis, read backwards, keeps equal values in their order
         order = x.shape[axis] - 1 - xp.flip(xp.argsort(xp.flip(x, axis), axis=axis, kind="stable"), axis)
     else:

@@ -30,29 +30,29 @@ class ResizedAxis:
 
 
 def resized_axes(
-    at: Attributes, dims: Sequence[int], wanted: Sequence[int], roi: Any, scales: Any, sizes: Any
+    attributes: Attributes, dims: Sequence[int], wanted: Sequence[int], roi: Any, scales: Any, sizes: Any
 ) -> Iterator[ResizedAxis]:
     """The axes of a Resize, one after the other.
 
     Args:
-        at: Its attributes.
+        attributes: Its attributes.
         dims: The input's.
         wanted: The output's.
         roi: Its second input; None, or no values, where it is left out.
         scales: Its third.
         sizes: Its fourth.
     """
-    axes = [int(axis) % len(dims) for axis in at.get("axes", range(len(dims)))]
+    axes = [int(axis) % len(dims) for axis in attributes.get("axes", range(len(dims)))]
     region = None if roi is None or not np.size(roi) else np.asarray(roi, np.float64)
     given = None if scales is None or not np.size(scales) else np.asarray(scales, np.float64)
-    if given is None and at.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+    if given is None and attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         ratios = [int(size) / dims[axis] for size, axis in zip(sizes, axes, strict=True)]
-        one = min(ratios) if at["keep_aspect_ratio_policy"] == "not_larger" else max(ratios)
+        one = min(ratios) if attributes["keep_aspect_ratio_policy"] == "not_larger" else max(ratios)
         given = np.full(len(axes), one)
     kind = (
-        np.float32 if at.get("mode", "nearest") == "nearest" else np.float64
+        np.float32 if attributes.get("mode", "nearest") == "nearest" else np.float64
     )  # ties are those of onnxruntime, in float32
-    place = at.get("coordinate_transformation_mode", "half_pixel")
+    place = attributes.get("coordinate_transformation_mode", "half_pixel")
     for index, axis in enumerate(axes):
         old, new = dims[axis], wanted[axis]
         scale = kind(new) / kind(old) if given is None else kind(given[index])
@@ -61,41 +61,43 @@ def resized_axes(
             yield ResizedAxis(axis, float(scale), _positions(place, old, new, scale, span))
 
 
-def nearest_places(at: Attributes, old: int, positions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def nearest_places(attributes: Attributes, old: int, positions: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Which input each output is."""
-    places = _NEAREST[at.get("nearest_mode", "round_prefer_floor")](positions)
+    places = _NEAREST[attributes.get("nearest_mode", "round_prefer_floor")](positions)
     return np.asarray(np.clip(places, 0, old - 1), np.int64)
 
 
 @op("Resize", host_inputs=(1, 2, 3))
-def _resize(xp: Any, at: Attributes, dims: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
+def _resize(
+    xp: Any, attributes: Attributes, dims: Any, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None
+) -> Any:
     """Axis by axis: each output is a sum of a few inputs, each times its weight; nearest: one of them."""
     dtype = x.dtype
-    for each in resized_axes(at, x.shape, dims[0], roi, scales, sizes):
+    for each in resized_axes(attributes, x.shape, dims[0], roi, scales, sizes):
         axis, old, at_input = each.axis, x.shape[each.axis], each.positions
-        mode = at.get("mode", "nearest")
+        mode = attributes.get("mode", "nearest")
         if mode == "nearest":
-            moved = xp.take(x, xp.asarray(nearest_places(at, old, at_input)), axis=axis)
+            moved = xp.take(x, xp.asarray(nearest_places(attributes, old, at_input)), axis=axis)
         else:
             along = [-1 if place == axis else 1 for place in range(x.ndim)]
             moved = sum(
                 xp.take(x, xp.asarray(index), axis=axis) * xp.asarray(factor).reshape(along)
-                for index, factor in weighted_places(at, mode, at_input, old, each.scale)
+                for index, factor in weighted_places(attributes, mode, at_input, old, each.scale)
             )
-        if at.get("coordinate_transformation_mode") == "tf_crop_and_resize":
+        if attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize":
             outside = (at_input < 0) | (at_input > old - 1)
             along = xp.asarray(outside).reshape([-1 if place == axis else 1 for place in range(x.ndim)])
-            moved = xp.where(along, np.float32(at.get("extrapolation_value", 0.0)), moved)
+            moved = xp.where(along, np.float32(attributes.get("extrapolation_value", 0.0)), moved)
         x = moved
-    if dtype.kind not in "iu" or at.get("mode") != "cubic":
+    if dtype.kind not in "iu" or attributes.get("mode") != "cubic":
         return x
     return xp.clip(xp.rint(x), np.iinfo(dtype).min, np.iinfo(dtype).max)
 
 
 @op("Upsample", host_inputs=(1,))
-def _upsample(xp: Any, at: Attributes, dims: Any, x: Any, scales: Any = None) -> Any:
-    mode = {**at, "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    return _resize(xp, mode, dims, x, None, at.get("scales") if scales is None else scales)
+def _upsample(xp: Any, attributes: Attributes, dims: Any, x: Any, scales: Any = None) -> Any:
+    mode = {**attributes, "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    return _resize(xp, mode, dims, x, None, attributes.get("scales") if scales is None else scales)
 
 
 _NEAREST: dict[str, Callable[[Any], Any]] = {
@@ -130,21 +132,23 @@ def _positions(mode: str, old: int, new: int, scale: Any, span: tuple[float, flo
 
 
 def weighted_places(
-    at: Attributes, mode: str, positions: np.ndarray[Any, Any], old: int, scale: float
+    attributes: Attributes, mode: str, positions: np.ndarray[Any, Any], old: int, scale: float
 ) -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
     """For each input that an output is made of: which it is, and its weight, of all outputs."""
-    shrink = min(scale, 1.0) if at.get("antialias") else 1.0
+    shrink = min(scale, 1.0) if attributes.get("antialias") else 1.0
     reach = (1 if mode == "linear" else 2) / shrink
-    if at.get("antialias"):
+    if attributes.get("antialias"):
         first, count = np.ceil(positions - reach), math.floor(2 * reach) + 1
     else:
         first, count = np.floor(positions) - (0 if mode == "linear" else 1), 2 if mode == "linear" else 4
     places = first[:, None] + np.arange(count)
     distance = np.abs(places - positions[:, None]) * shrink
-    factors = np.maximum(0, 1 - distance) if mode == "linear" else _cubic(distance, at.get("cubic_coeff_a", -0.75))
-    if at.get("exclude_outside"):
+    factors = (
+        np.maximum(0, 1 - distance) if mode == "linear" else _cubic(distance, attributes.get("cubic_coeff_a", -0.75))
+    )
+    if attributes.get("exclude_outside"):
         factors = np.where((places >= 0) & (places < old), factors, 0)
-    if at.get("exclude_outside") or at.get("antialias"):
+    if attributes.get("exclude_outside") or attributes.get("antialias"):
         factors = factors / factors.sum(axis=1, keepdims=True)
     inside = np.clip(places, 0, old - 1).astype(np.int64)
     return [(inside[:, tap], factors[:, tap].astype(np.float32)) for tap in range(count)]
@@ -156,9 +160,9 @@ def _cubic(d: Any, a: float) -> Any:
 
 
 @op("GridSample")
-def _grid_sample(xp: Any, at: Attributes, dims: Any, x: Any, grid: Any) -> Any:
-    rank, corners = x.ndim - 2, bool(at.get("align_corners"))
-    mode, padding = at.get("mode", "linear"), at.get("padding_mode", "zeros")
+def _grid_sample(xp: Any, attributes: Attributes, dims: Any, x: Any, grid: Any) -> Any:
+    rank, corners = x.ndim - 2, bool(attributes.get("align_corners"))
+    mode, padding = attributes.get("mode", "linear"), attributes.get("padding_mode", "zeros")
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
     sizes, points = x.shape[2:], []
     for axis, size in enumerate(sizes):
@@ -215,17 +219,17 @@ def _read(xp: Any, x: Any, places: Sequence[Any], padding: str, corners: bool) -
 
 
 @op("RoiAlign")
-def _roi_align(xp: Any, at: Attributes, dims: Any, x: Any, rois: Any, images: Any) -> Any:
+def _roi_align(xp: Any, attributes: Attributes, dims: Any, x: Any, rois: Any, images: Any) -> Any:
     """Each bin is the mean, or the largest, of points spread evenly over it; each point is read between four pixels."""
     _, _, oh, ow = dims[0]
     h, w = x.shape[2:]
-    half = 0.5 if at.get("coordinate_transformation_mode", "half_pixel") == "half_pixel" else 0.0
-    boxes = rois.astype(np.float32) * np.float32(at.get("spatial_scale", 1.0)) - half
+    half = 0.5 if attributes.get("coordinate_transformation_mode", "half_pixel") == "half_pixel" else 0.0
+    boxes = rois.astype(np.float32) * np.float32(attributes.get("spatial_scale", 1.0)) - half
     left, top, right, bottom = (boxes[:, place] for place in range(4))
     width, height = right - left, bottom - top
     if not half:
         width, height = xp.maximum(width, 1), xp.maximum(height, 1)
-    grids = [_grid(xp, at, side, bins) for side, bins in ((height, oh), (width, ow))]
+    grids = [_grid(xp, attributes, side, bins) for side, bins in ((height, oh), (width, ow))]
     (ys, below), (xs, beside) = (
         _points(xp, *line, *grid) for line, grid in zip(((top, height, oh), (left, width, ow)), grids, strict=True)
     )
@@ -245,7 +249,7 @@ def _roi_align(xp: Any, at: Attributes, dims: Any, x: Any, rois: Any, images: An
             corners.append(values * xp.where(outside, 0, wa * wb)[..., None])
     shape = (len(rois), oh, rows, ow, columns, x.shape[1])
     inside = below[:, None, :, None, None, None] & beside[:, None, None, None, :, None]
-    if at.get("mode", "avg") == "max":
+    if attributes.get("mode", "avg") == "max":
         best = corners[0]
         for corner in corners[1:]:
             best = xp.maximum(best, corner)
@@ -255,9 +259,9 @@ def _roi_align(xp: Any, at: Attributes, dims: Any, x: Any, rois: Any, images: An
     return xp.moveaxis(xp.where(inside, sum(corners).reshape(shape), 0).sum(axis=(2, 4)) / count, -1, 1)
 
 
-def _grid(xp: Any, at: Attributes, side: Any, bins: int) -> tuple[Any, int]:
+def _grid(xp: Any, attributes: Attributes, side: Any, bins: int) -> tuple[Any, int]:
     """[rois]: points of a bin along an axis, and the most; as many as the bin has pixels, if no number is said."""
-    if ratio := at.get("sampling_ratio", 0):
+    if ratio := attributes.get("sampling_ratio", 0):
         return xp.full(side.shape, ratio), ratio
     counts = xp.ceil(side / bins).astype(np.int64)
     return counts, max(int(counts.max()), 1) if counts.size else 1
@@ -273,13 +277,13 @@ def _points(xp: Any, first: Any, side: Any, bins: int, counts: Any, most: int) -
 
 @op("DeformConv", capturable=False)
 def _deform_conv(
-    xp: Any, at: Attributes, dims: Any, x: Any, weights: Any, offsets: Any, bias: Any = None, mask: Any = None
+    xp: Any, attributes: Attributes, dims: Any, x: Any, weights: Any, offsets: Any, bias: Any = None, mask: Any = None
 ) -> Any:
     """A convolution each of whose taps is read where an offset says, between four pixels."""
     weights, (n, c), (oh, ow) = xp.asarray(weights), x.shape[:2], dims[0][2:]
-    (kh, kw), parts, groups = weights.shape[2:], at.get("offset_group", 1), at.get("group", 1)
-    (sh, sw), (dh, dw) = (tuple(at.get(name, (1, 1))) for name in ("strides", "dilations"))
-    top, left = tuple(at.get("pads", (0, 0, 0, 0)))[:2]
+    (kh, kw), parts, groups = weights.shape[2:], attributes.get("offset_group", 1), attributes.get("group", 1)
+    (sh, sw), (dh, dw) = (tuple(attributes.get(name, (1, 1))) for name in ("strides", "dilations"))
+    top, left = tuple(attributes.get("pads", (0, 0, 0, 0)))[:2]
     moves = offsets.reshape(n, parts, kh * kw, 2, oh, ow)
     factors = None if mask is None else mask.reshape(n, parts, kh * kw, oh, ow)
     rows, columns = xp.arange(oh)[:, None] * sh - top, xp.arange(ow)[None] * sw - left

@@ -12,7 +12,7 @@ from .table import Attributes, op
 @op("NonMaxSuppression", host_inputs=(0, 1, 2, 3, 4), capturable=False)
 def _suppress(
     xp: Any,
-    at: Attributes,
+    attributes: Attributes,
     dims: Any,
     boxes: Any,
     scores: Any,
@@ -23,11 +23,11 @@ def _suppress(
     limit = 0 if most is None else int(np.asarray(most).reshape(()))
     overlap = np.float32(0 if iou is None else np.asarray(iou).reshape(()))
     lowest = -np.inf if least is None else float(np.asarray(least).reshape(()))
-    corners = _corners(np.asarray(boxes, np.float32), bool(at.get("center_point_box")))
+    corners = _corners(np.asarray(boxes, np.float32), bool(attributes.get("center_point_box")))
     found = [
         (image, kind, int(box))
         for image, kind in np.ndindex(scores.shape[:2])
-        for box in _suppressed_indices(corners[image], scores[image, kind], limit, overlap, lowest)
+        for box in _kept_indices(corners[image], scores[image, kind], limit, overlap, lowest)
     ]
     return np.array(found, np.int64).reshape(-1, 3)
 
@@ -41,7 +41,7 @@ def _corners(boxes: Any, centered: bool) -> Any:
     return np.concatenate([np.minimum(one, other), np.maximum(one, other)], axis=-1)
 
 
-def _suppressed_indices(corners: Any, scores: Any, limit: int, overlap: Any, lowest: float) -> list[Any]:
+def _kept_indices(corners: Any, scores: Any, limit: int, overlap: Any, lowest: float) -> list[Any]:
     """Indices of the boxes of one class that suppression keeps, the best first."""
     order = np.argsort(-scores, kind="stable")
     order = order[scores[order] > lowest]
@@ -60,11 +60,11 @@ def _suppressed_indices(corners: Any, scores: Any, limit: int, overlap: Any, low
 
 
 @op("Unique", host_inputs=(0,), capturable=False)
-def _unique(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
-    axis = at.get("axis")
+def _unique(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
+    axis = attributes.get("axis")
     values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
     inverse = inverse.reshape(-1)
-    if not at.get("sorted", 1):
+    if not attributes.get("sorted", 1):
         order = np.argsort(first)
         values = np.take(values, order, axis=0 if axis is None else axis)
         first, counts, inverse = first[order], counts[order], np.argsort(order)[inverse]
@@ -72,14 +72,14 @@ def _unique(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
 
 
 @op("Compress", capturable=False)
-def _compress(xp: Any, at: Attributes, dims: Any, x: Any, condition: Any) -> Any:
+def _compress(xp: Any, attributes: Attributes, dims: Any, x: Any, condition: Any) -> Any:
     kept = xp.nonzero(xp.asarray(condition))[0]
-    axis = at.get("axis")
+    axis = attributes.get("axis")
     return xp.take(x.reshape(-1) if axis is None else x, kept, axis=0 if axis is None else axis)
 
 
 @op("NonZero", capturable=False)
-def _nonzero(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
+def _nonzero(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
     if x.ndim == 0:
         return xp.zeros((0, int(x != 0)), np.int64)
     return xp.stack(xp.nonzero(x)).astype(np.int64)

@@ -10,17 +10,17 @@ from .table import Attributes, op
 
 
 @op("DFT", host_inputs=(1, 2), capturable=False)
-def _dft(xp: Any, at: Attributes, dims: Any, x: Any, length: Any = None, axis: Any = None) -> Any:
-    along = int(np.asarray(axis).reshape(())) if axis is not None else at.get("axis", -2)
+def _dft(xp: Any, attributes: Attributes, dims: Any, x: Any, length: Any = None, axis: Any = None) -> Any:
+    along = int(np.asarray(axis).reshape(())) if axis is not None else attributes.get("axis", -2)
     along %= x.ndim
-    inverse, onesided = bool(at.get("inverse")), bool(at.get("onesided"))
+    inverse, onesided = bool(attributes.get("inverse")), bool(attributes.get("onesided"))
     whole = 2 * (x.shape[along] - 1) if inverse and onesided else x.shape[along]
     count = whole if length is None else int(np.asarray(length).reshape(()))
     return _transformed(xp, x, count, along, inverse, onesided)
 
 
 @op("STFT", host_inputs=(1, 3), capturable=False)
-def _stft(xp: Any, at: Attributes, dims: Any, x: Any, step: Any, window: Any = None, length: Any = None) -> Any:
+def _stft(xp: Any, attributes: Attributes, dims: Any, x: Any, step: Any, window: Any = None, length: Any = None) -> Any:
     hop = int(np.asarray(step).reshape(()))
     if x.ndim == 2:
         x = x[..., None]
@@ -31,12 +31,12 @@ def _stft(xp: Any, at: Attributes, dims: Any, x: Any, step: Any, window: Any = N
     parts = xp.take(x, places, axis=1)  # [batch, frames, length, 1 or 2]
     if window is not None:
         parts = parts * xp.asarray(window).reshape(-1, 1)
-    return _transformed(xp, parts, count, 2, False, bool(at.get("onesided", 1)))
+    return _transformed(xp, parts, count, 2, False, bool(attributes.get("onesided", 1)))
 
 
 @op("MelWeightMatrix", host_inputs=(0, 1, 2, 3, 4), capturable=False)
 def _mel_weight_matrix(
-    xp: Any, at: Attributes, dims: Any, bins: Any, length: Any, rate: Any, lowest: Any, highest: Any
+    xp: Any, attributes: Attributes, dims: Any, bins: Any, length: Any, rate: Any, lowest: Any, highest: Any
 ) -> Any:
     count, size, samples = (int(np.asarray(value).reshape(())) for value in (bins, length, rate))
     low, high = (2595 * np.log10(1 + float(np.asarray(value).reshape(())) / 700) for value in (lowest, highest))

@@ -25,12 +25,12 @@ class Windows:
     ends: tuple[int, ...]
 
     @classmethod
-    def of(cls, at: Attributes, kernel: Sequence[int], sizes: Sequence[int], outputs: Sequence[int]) -> Windows:
+    def of(cls, attributes: Attributes, kernel: Sequence[int], sizes: Sequence[int], outputs: Sequence[int]) -> Windows:
         """The windows of a node; pads for ``auto_pad`` and ``ceil_mode`` are computed from the dims."""
         rank = len(kernel)
-        strides, dilations = (tuple(at.get(name, (1,) * rank)) for name in ("strides", "dilations"))
-        pads = tuple(at.get("pads", (0,) * (2 * rank)))
-        mode = at.get("auto_pad", "NOTSET")
+        strides, dilations = (tuple(attributes.get(name, (1,) * rank)) for name in ("strides", "dilations"))
+        pads = tuple(attributes.get("pads", (0,) * (2 * rank)))
+        mode = attributes.get("auto_pad", "NOTSET")
         reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(outputs, strides, kernel, dilations, strict=True)]
         if mode in ("SAME_UPPER", "SAME_LOWER"):
             rest = [max(0, end - size) for end, size in zip(reach, sizes, strict=True)]
@@ -57,8 +57,8 @@ class Windows:
 
 
 @op("MaxPool")
-def _max_pool(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
-    window, outputs = Windows.of(at, at["kernel_shape"], x.shape[2:], dims[0][2:]), dims[0][2:]
+def _max_pool(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
+    window, outputs = Windows.of(attributes, attributes["kernel_shape"], x.shape[2:], dims[0][2:]), dims[0][2:]
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     best = None
     for _, part in window.taps(window.padded(xp, x, lowest), outputs):
@@ -66,7 +66,7 @@ def _max_pool(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
     if len(dims) == 1:
         return best
     area, rank = math.prod(x.shape[2:]), x.ndim - 2
-    order = range(rank) if not at.get("storage_order", 0) else range(rank - 1, -1, -1)
+    order = range(rank) if not attributes.get("storage_order", 0) else range(rank - 1, -1, -1)
     number = xp.zeros(x.shape[2:], np.int64)
     factor = 1
     for axis in reversed(order):
@@ -84,13 +84,13 @@ def _max_pool(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
 
 
 @op("AveragePool")
-def _average_pool(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
-    window, outputs = Windows.of(at, at["kernel_shape"], x.shape[2:], dims[0][2:]), dims[0][2:]
-    given = tuple(at.get("pads", (0,) * (2 * len(outputs))))[len(outputs) :]
+def _average_pool(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
+    window, outputs = Windows.of(attributes, attributes["kernel_shape"], x.shape[2:], dims[0][2:]), dims[0][2:]
+    given = tuple(attributes.get("pads", (0,) * (2 * len(outputs))))[len(outputs) :]
     sums = sum(part for _, part in window.taps(window.padded(xp, x, 0), outputs))
     counted = xp.ones((1, 1, *x.shape[2:]), np.float32)
-    if at.get("count_include_pad"):  # padding counts; what ceil_mode reaches behind it does not
-        ends = given if at.get("auto_pad", "NOTSET") == "NOTSET" else window.ends
+    if attributes.get("count_include_pad"):  # padding counts; what ceil_mode reaches behind it does not
+        ends = given if attributes.get("auto_pad", "NOTSET") == "NOTSET" else window.ends
         room = [(0, 0), (0, 0), *zip(window.begins, ends, strict=True)]
         counted = xp.pad(counted, room, constant_values=1)
         rest = [(0, max(0, all_ - one)) for all_, one in zip(window.ends, ends, strict=True)]
@@ -101,8 +101,8 @@ def _average_pool(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
 
 
 @op("LpPool")
-def _lp_pool(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
-    window, p = Windows.of(at, at["kernel_shape"], x.shape[2:], dims[0][2:]), at.get("p", 2)
+def _lp_pool(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
+    window, p = Windows.of(attributes, attributes["kernel_shape"], x.shape[2:], dims[0][2:]), attributes.get("p", 2)
     return sum(part for _, part in window.taps(window.padded(xp, xp.abs(x) ** p, 0), dims[0][2:])) ** np.float32(1 / p)
 
 
@@ -111,41 +111,41 @@ def _over_space(x: Any) -> tuple[int, ...]:
 
 
 @op("GlobalAveragePool")
-def _global_average(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
+def _global_average(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
     return x.mean(axis=_over_space(x), keepdims=True)
 
 
 @op("GlobalMaxPool")
-def _global_max(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
+def _global_max(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
     return x.max(axis=_over_space(x), keepdims=True)
 
 
 @op("GlobalLpPool")
-def _global_lp(xp: Any, at: Attributes, dims: Any, x: Any) -> Any:
-    p = at.get("p", 2)
+def _global_lp(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
+    p = attributes.get("p", 2)
     return (xp.abs(x) ** p).sum(axis=_over_space(x), keepdims=True) ** np.float32(1 / p)
 
 
 @op("Conv", capturable=False)
-def _conv(xp: Any, at: Attributes, dims: Any, x: Any, weights: Any, bias: Any = None) -> Any:
-    sums = _correlate(xp, at, dims[0], x, xp.asarray(weights))
+def _conv(xp: Any, attributes: Attributes, dims: Any, x: Any, weights: Any, bias: Any = None) -> Any:
+    sums = _correlate(xp, attributes, dims[0], x, xp.asarray(weights))
     return sums if bias is None else sums + xp.asarray(bias).reshape(-1, *[1] * (x.ndim - 2))
 
 
 @op("ConvInteger", capturable=False)
 def _conv_integer(
-    xp: Any, at: Attributes, dims: Any, x: Any, weights: Any, x_zero: Any = None, w_zero: Any = None
+    xp: Any, attributes: Attributes, dims: Any, x: Any, weights: Any, x_zero: Any = None, w_zero: Any = None
 ) -> Any:
-    return _correlate(xp, at, dims[0], centered(xp, x, x_zero, -1), _weights(xp, weights, w_zero))
+    return _correlate(xp, attributes, dims[0], centered(xp, x, x_zero, -1), _weights(xp, weights, w_zero))
 
 
 @op("QLinearConv", capturable=False)
 def _qlinear_conv(
-    xp: Any, at: Attributes, dims: Any, x: Any, x_scale: Any, x_zero: Any, weights: Any, w_scale: Any, w_zero: Any,
+    xp: Any, attributes: Attributes, dims: Any, x: Any, x_scale: Any, x_zero: Any, weights: Any, w_scale: Any, w_zero: Any,
     y_scale: Any, y_zero: Any, bias: Any = None,
 ) -> Any:  # fmt: skip
     along = (-1, *[1] * (x.ndim - 2))
-    sums = _correlate(xp, at, dims[0], centered(xp, x, x_zero, -1), _weights(xp, weights, w_zero))
+    sums = _correlate(xp, attributes, dims[0], centered(xp, x, x_zero, -1), _weights(xp, weights, w_zero))
     if bias is not None:
         sums = sums + xp.asarray(bias).reshape(along)
     scales = (xp.asarray(scale).astype(np.float32) for scale in (x_scale, w_scale, y_scale))
@@ -154,17 +154,17 @@ def _qlinear_conv(
 
 
 @op("ConvTranspose", capturable=False)
-def _conv_transpose(xp: Any, at: Attributes, dims: Any, x: Any, weights: Any, bias: Any = None) -> Any:
+def _conv_transpose(xp: Any, attributes: Attributes, dims: Any, x: Any, weights: Any, bias: Any = None) -> Any:
     """Every value spreads over the windows that it lies in: a full output, of which the pads are cut off."""
     weights = xp.asarray(weights)
-    rank, groups, n = x.ndim - 2, at.get("group", 1), x.shape[0]
-    strides, dilations = (tuple(at.get(name, (1,) * rank)) for name in ("strides", "dilations"))
+    rank, groups, n = x.ndim - 2, attributes.get("group", 1), x.shape[0]
+    strides, dilations = (tuple(attributes.get(name, (1,) * rank)) for name in ("strides", "dilations"))
     kernel, filters = weights.shape[2:], weights.shape[1]
     full = [(s - 1) * t + (k - 1) * d + 1 for s, t, k, d in zip(x.shape[2:], strides, kernel, dilations, strict=True)]
-    extra = tuple(at.get("output_padding", (0,) * rank))
+    extra = tuple(attributes.get("output_padding", (0,) * rank))
     wanted = dims[0][2:]
-    begins = tuple(at.get("pads", (0,) * (2 * rank)))[:rank]
-    if (mode := at.get("auto_pad", "NOTSET")) != "NOTSET" or "output_shape" in at:
+    begins = tuple(attributes.get("pads", (0,) * (2 * rank)))[:rank]
+    if (mode := attributes.get("auto_pad", "NOTSET")) != "NOTSET" or "output_shape" in attributes:
         rest = [max(0, size + e - w) for size, e, w in zip(full, extra, wanted, strict=True)]
         begins = tuple(r // 2 if mode == "SAME_UPPER" else r - r // 2 for r in rest)
     room = [max(size, b + w) for size, b, w in zip(full, begins, wanted, strict=True)]
@@ -180,10 +180,10 @@ def _conv_transpose(xp: Any, at: Attributes, dims: Any, x: Any, weights: Any, bi
 
 
 @op("Col2Im", host_inputs=(1, 2))
-def _col2im(xp: Any, at: Attributes, dims: Any, x: Any, sizes: Any, block: Any) -> Any:
+def _col2im(xp: Any, attributes: Attributes, dims: Any, x: Any, sizes: Any, block: Any) -> Any:
     kernel, rank = tuple(map(int, block)), len(block)
-    strides, dilations = (tuple(at.get(name, (1,) * rank)) for name in ("strides", "dilations"))
-    pads = tuple(at.get("pads", (0,) * (2 * rank)))
+    strides, dilations = (tuple(attributes.get(name, (1,) * rank)) for name in ("strides", "dilations"))
+    pads = tuple(attributes.get("pads", (0,) * (2 * rank)))
     room = [int(s) + a + b for s, a, b in zip(sizes, pads, pads[rank:], strict=False)]
     counts = [(size - (k - 1) * d - 1) // s + 1 for size, k, d, s in zip(room, kernel, dilations, strides, strict=True)]
     n, c = dims[0][:2]
@@ -195,15 +195,15 @@ def _col2im(xp: Any, at: Attributes, dims: Any, x: Any, sizes: Any, block: Any) 
 
 
 @op("MaxUnpool", host_inputs=(2,))
-def _max_unpool(xp: Any, at: Attributes, dims: Any, x: Any, indices: Any, sizes: Any = None) -> Any:
+def _max_unpool(xp: Any, attributes: Attributes, dims: Any, x: Any, indices: Any, sizes: Any = None) -> Any:
     y = xp.zeros(math.prod(dims[0]), x.dtype)
     places = xp.asarray(indices).reshape(-1)
     if sizes is not None:  # positions are those of the tensor that the pool would give without the sizes
         rank = x.ndim - 2
-        pads, strides = at.get("pads", (0,) * (2 * rank)), at.get("strides", (1,) * rank)
+        pads, strides = attributes.get("pads", (0,) * (2 * rank)), attributes.get("strides", (1,) * rank)
         inferred = [
             (s - 1) * t - a - b + k
-            for s, t, a, b, k in zip(x.shape[2:], strides, pads, pads[rank:], at["kernel_shape"], strict=False)
+            for s, t, a, b, k in zip(x.shape[2:], strides, pads, pads[rank:], attributes["kernel_shape"], strict=False)
         ]
         places = xp.ravel_multi_index(xp.unravel_index(places, (*x.shape[:2], *inferred)), dims[0])
     y[places] = x.reshape(-1)
@@ -218,10 +218,10 @@ def _weights(xp: Any, weights: Any, zero: Any) -> Any:
     return values - offset.reshape(-1, *[1] * (values.ndim - 1)) if offset.size > 1 else values - offset.reshape(())
 
 
-def _correlate(xp: Any, at: Attributes, dims: Sequence[int], x: Any, weights: Any) -> Any:
+def _correlate(xp: Any, attributes: Attributes, dims: Sequence[int], x: Any, weights: Any) -> Any:
     """A convolution without bias, one product of matrices for each position in the window."""
-    n, k, outputs, groups = x.shape[0], weights.shape[0], dims[2:], at.get("group", 1)
-    window = Windows.of(at, weights.shape[2:], x.shape[2:], outputs)
+    n, k, outputs, groups = x.shape[0], weights.shape[0], dims[2:], attributes.get("group", 1)
+    window = Windows.of(attributes, weights.shape[2:], x.shape[2:], outputs)
     sums = xp.zeros((n, groups, k // groups, math.prod(outputs)), x.dtype)
     split = weights.reshape(groups, k // groups, -1, math.prod(weights.shape[2:]))
     for number, (_, part) in enumerate(window.taps(window.padded(xp, x, 0), outputs)):

@@ -87,12 +87,12 @@ class Plan:
         """The name of the tensor from which a network output is copied.
 
         Raises:
-            BindingError: only a run tells its dims.
+            BindingError: its dims are data-dependent.
         """
         if output not in self.outputs:
             raise BindingError(
-                f"engine 'cuda': output {output!r} comes from nodes whose dims only a run tells, so that no memory can wait for "
-                "it: it is neither bound nor enqueued, nor decoded on the GPU.\nDo: context.run(inputs)",
+                f"engine 'cuda': output {output!r} has data-dependent dims, so no memory can be "
+                "allocated for it before a run: it cannot be bound, enqueued or decoded on the GPU.\nDo: context.run(inputs)",
                 output=output,
             )
         return self.outputs[output]

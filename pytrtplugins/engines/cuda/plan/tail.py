@@ -136,7 +136,7 @@ def check_operators(nodes: Sequence[ir.Node], version: int) -> None:
     for node in nodes:
         if node.domain == DOMAIN and (node.op_type not in OPS or node.op_type in _FUSED):
             raise BuildError(
-                f"engine 'cuda': the dims of tensor {node.outputs[0].name!r} cannot be told before the network runs.\n"
+                f"engine 'cuda': the dims of tensor {node.outputs[0].name!r} are known only when the network runs.\n"
                 'Do: build with engine="cpu"',
                 engine="cuda",
                 tensor=node.outputs[0].name,

@@ -55,7 +55,7 @@ class Tensors:
         """Dims and element type of a tensor.
 
         Raises:
-            BuildError: they cannot be told.
+            BuildError: they are unknown before the run.
         """
         if name in self.constants:
             array = self.constants[name]
@@ -63,7 +63,7 @@ class Tensors:
         dims, dtype = self.known.get(name, (None, None))
         if dims is None or dtype is None or any(dim is None for dim in dims):
             raise BuildError(
-                f"engine 'cuda': the dims or the type of tensor {name!r} cannot be told before the network runs.\n"
+                f"engine 'cuda': the dims or the type of tensor {name!r} are known only when the network runs.\n"
                 'Do: build with engine="cpu"',
                 engine="cuda",
             )

@@ -174,7 +174,7 @@ class Execution:
         """The array that an output is copied from.
 
         Raises:
-            BindingError: only a run tells its dims.
+            BindingError: its dims are data-dependent.
         """
         return self.tensors[self.plan.tensor_of(name)].view
 
