@@ -1,4 +1,4 @@
-"""INT8 calibration: batches in, a table of scales out. NumPy only; knows no engine."""
+"""INT8 calibration: compute a table of scales from batches of inputs. NumPy only, independent of engines."""
 
 from __future__ import annotations
 

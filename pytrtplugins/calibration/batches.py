@@ -1,4 +1,4 @@
-"""Images → batches for calibration, by the same preprocess as at run time."""
+"""Calibration batches from image files, with the preprocessing of run time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class ImageBatches:
-    """Batches of images, read when they are needed; may be iterated any number of times.
+    """Lazily read batches of images; can be iterated any number of times.
 
     Order is that of the relative paths, or shuffled with a seed: the same files give the same batches everywhere.
 
@@ -66,7 +66,7 @@ class ImageBatches:
         shuffle_seed: int | None = None,
         on_error: str = "raise",
     ) -> None:
-        _check(size, batch, limit, on_error)
+        _check_arguments(size, batch, limit, on_error)
         self.size = size
         self.batch = batch
         self.mode = mode
@@ -75,18 +75,18 @@ class ImageBatches:
         self._default_size: tuple[int, int] | None = None
         self._default_name = "data"
         self._digest = ""
-        files = _find(source)
+        files = _find_images(source)
         if shuffle_seed is not None:
             random.Random(shuffle_seed).shuffle(files)
         self._files = files[:limit]
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The images, in the order in which they are used."""
+        """The image files, in the order of the batches."""
         return tuple(path for _, path in self._files)
 
     def set_default_input(self, name: str, dims: Sequence[object]) -> None:
-        """Take the name and the (width, height) of a network's input where the constructor left them open.
+        """Set the name and (width, height) of the network's input, used if the constructor got none.
 
         Its dims are (N, 3, H, W); free ones are anything but an int.
         """
@@ -95,7 +95,7 @@ class ImageBatches:
             self._default_size = (dims[3], dims[2])
 
     def digest(self) -> str:
-        """Digest of names, contents and preprocess; two sets with equal digests give equal batches. Reads every file once."""
+        """Return a digest of names, contents and preprocessing; equal digests mean equal batches. Reads every file once."""
         if not self._digest:
             digest = hashlib.sha256(repr((self.mode, self.size)).encode())
             for name, path in self._files:
@@ -104,7 +104,7 @@ class ImageBatches:
         return self._digest
 
     def __len__(self) -> int:
-        """Number of batches; with ``on_error="skip"`` there may be fewer."""
+        """Return the number of batches; with ``on_error="skip"`` there may be fewer."""
         return -(-len(self._files) // self.batch)
 
     def __iter__(self) -> Iterator[dict[str, npt.NDArray[np.float32]]]:
@@ -148,7 +148,7 @@ class ImageBatches:
         return data
 
 
-def _check(size: tuple[int, int] | None, batch: int, limit: int | None, on_error: str) -> None:
+def _check_arguments(size: tuple[int, int] | None, batch: int, limit: int | None, on_error: str) -> None:
     if size is not None:
         if len(size) != 2:
             raise UsageError(f"ImageBatches: size: expected (width, height), found {size}.")
@@ -161,16 +161,16 @@ def _check(size: tuple[int, int] | None, batch: int, limit: int | None, on_error
         raise UsageError(f"ImageBatches: on_error: expected 'raise' or 'skip', found {on_error!r}.")
 
 
-def _find(source: str | Path | Iterable[str | Path]) -> list[tuple[str, Path]]:
-    """Name (for order and digest) and path of every image, in the order of the names."""
+def _find_images(source: str | Path | Iterable[str | Path]) -> list[tuple[str, Path]]:
+    """Return name (for order and digest) and path of every image, sorted by name; a list keeps its order."""
     if not isinstance(source, (str, Path)):
-        given = [Path(path) for path in source]
-        if not given:
+        paths = [Path(path) for path in source]
+        if not paths:
             raise NoDataError("ImageBatches: no images: the list of files is empty.", path=None, suffixes=_SUFFIXES)
-        return [(path.name, path) for path in given]
+        return [(path.name, path) for path in paths]
     folder = Path(source)
     if folder.suffix.lower() in (".yaml", ".yml") and os.path.isfile(folder):
-        return _described(folder)
+        return _described_images(folder)
     if os.path.isfile(folder):
         return [(folder.name, folder)]
     if not os.path.isdir(folder):
@@ -186,8 +186,8 @@ def _find(source: str | Path | Iterable[str | Path]) -> list[tuple[str, Path]]:
     return sorted((path.relative_to(folder).as_posix(), path) for path in files)
 
 
-def _described(file: Path) -> list[tuple[str, Path]]:
-    """The images of ``train`` in a data.yaml; where it has none, those of ``val``."""
+def _described_images(file: Path) -> list[tuple[str, Path]]:
+    """Return name and path of the images of ``train`` in a data.yaml, or of ``val`` if it has no ``train``."""
     from ..vision.labels.parts import part_photos
     from ..vision.labels.photo_files import PhotoFiles
 

@@ -1,4 +1,4 @@
-"""Calibrators, which observe the tensors of many batches and choose a scale for each."""
+"""Base classes of calibrators, which observe the tensors of many batches and compute a scale for each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHOWN = 5  # tensors that a warning names
 
 
 class Calibrator(ABC):
-    """Base of the calibrators: takes batches, observes tensors, gives a table, keeps it in a cache file.
+    """Base class of calibrators: observes tensors in batches, computes a table of scales, stores it in a cache file.
 
     An engine asks `cached_table` first. Where that gives None, it runs every batch of `get_batches` in float, hands
     every tensor to `observe`, takes `compute_table`, and keeps it with `store_table`. Memory does not grow with the
@@ -58,35 +58,36 @@ class Calibrator(ABC):
     # --- what users override -----------------------------------------------------------------------------------------
 
     def get_algorithm(self) -> str:
-        """Name of the algorithm in the cache's header; the class attribute ``algorithm``."""
+        """Return the algorithm's name in the cache's header: the class attribute ``algorithm``."""
         return self.algorithm
 
     def get_batches(self) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
-        """Give the batches to calibrate with, one at a time.
+        """Yield the batches to calibrate with.
 
         Raises:
             NoDataError: there are none.
         """
-        own = hasattr(self, "get_batch")
-        source: Iterable[Any] | None = self._polled_batches() if own else self.batches
+        has_get_batch = hasattr(self, "get_batch")
+        source: Iterable[Any] | None = self._polled_batches() if has_get_batch else self.batches
         if source is None:
             raise NoDataError(
                 f"{type(self).__name__}: nothing to calibrate with: no batches were given"
                 + (f", and there is no cache {self.cache}.\n" if self.cache else ".\n")
                 + f'Do: {type(self).__name__}(ImageBatches("images/", size=(416, 416)), cache="model.cache")'
             )
-        found = False
+        is_empty = True
         for batch in source:
-            found = True
+            is_empty = False
             yield self._as_mapping(batch)
-        if not found:
+        if is_empty:
             raise NoDataError(
-                f"{type(self).__name__}: nothing to calibrate with: {'get_batch' if own else type(source).__name__} gave no batch.\n"
+                f"{type(self).__name__}: nothing to calibrate with: "
+                f"{'get_batch' if has_get_batch else type(source).__name__} gave no batch.\n"
                 "Causes: (1) a generator was used up by an earlier calibration; (2) the data set is empty."
             )
 
     def read_calibration_cache(self) -> bytes | None:
-        """Give the bytes of a cache kept by `write_calibration_cache`; None if there are none."""
+        """Return the bytes that `write_calibration_cache` stored; None if there are none."""
         if self.cache is None:
             return None
         try:
@@ -95,14 +96,14 @@ class Calibrator(ABC):
             return None
 
     def write_calibration_cache(self, cache: bytes) -> None:
-        """Keep the bytes of a cache; here: in the file ``cache``, whole or not at all."""
+        """Store the bytes of a cache; by default atomically in the file ``cache``."""
         if self.cache is not None:
             write_atomic(self.cache, bytes(cache))
 
     # --- what engines call -------------------------------------------------------------------------------------------
 
     def bind(self, inputs: Mapping[str, Sequence[object]]) -> None:
-        """Tell the calibrator the network's inputs: names, and dims with anything but an int where they are free.
+        """Set the network's inputs: name → dims, where a free dim is anything but an int.
 
         Gives ``get_batch`` its names and `ImageBatches` without a size the network's. The names that batches of
         `get_batches` carry are added by themselves.
@@ -113,7 +114,7 @@ class Calibrator(ABC):
             set_default(*next(iter(self._inputs.items())))
 
     def observe(self, name: str, array: npt.ArrayLike) -> None:
-        """Take note of the values of a tensor in one batch.
+        """Record the values of a tensor in one batch.
 
         Raises:
             CalibrationError: a value is NaN or infinite; ``.tensor`` says where.
@@ -124,7 +125,7 @@ class Calibrator(ABC):
             raise CalibrationError(f"tensor {name!r}: {error}", tensor=name) from error
 
     def compute_table(self) -> CalibrationTable:
-        """Choose the scales of everything observed.
+        """Compute the scales of all observed tensors.
 
         Raises:
             NoDataError: nothing was observed.
@@ -137,9 +138,9 @@ class Calibrator(ABC):
     def cached_table(
         self, tensors: Collection[str], *, network: str = "", required: Collection[str] | None = None
     ) -> CalibrationTable | None:
-        """Give the table kept in the cache if it fits the network; None if there is none, or it must be made anew.
+        """Return the cached table if it fits the network; None if there is none, or it must be computed again.
 
-        It must be made anew when there are batches, and its algorithm or data are not this calibrator's. Without a
+        It must be computed again when there are batches, and its algorithm or data are not this calibrator's. Without a
         sidecar file, and with overridden `read_calibration_cache`, the names alone decide.
 
         Args:
@@ -150,24 +151,24 @@ class Calibrator(ABC):
         Raises:
             CalibrationTableError: the cache is broken, does not belong to its sidecar file, or was made for another network.
         """
-        found = self._kept()
-        if found is None:
+        stored = self._read_stored()
+        if stored is None:
             return None
-        data, sidecar = found
+        data, sidecar = stored
         path = self.cache if self.cache is not None else f"{type(self).__name__}'s cache"
         table = CalibrationTable.from_bytes(data, path=path)
         digests = (sidecar.network, network) if sidecar and sidecar.network and network else None
         table.check_fits(tensors, required=required, path=path, digests=digests)
-        stale = self._stale(table, sidecar)
-        if stale and self._has_batches():
-            _log.warning("%s: %s; calibrating again", path, stale)
+        stale_reason = self._stale_reason(table, sidecar)
+        if stale_reason and self._has_batches():
+            _log.warning("%s: %s; calibrating again", path, stale_reason)
             return None
-        if stale:
-            _log.warning("%s: %s; used anyway, since there are no batches to calibrate with", path, stale)
+        if stale_reason:
+            _log.warning("%s: %s; used anyway, since there are no batches to calibrate with", path, stale_reason)
         return table
 
     def store_table(self, table: CalibrationTable, *, network: str = "") -> None:
-        """Keep a table in the cache, with its sidecar file if the cache is a file; ``network`` is the model's digest, "" if unknown."""
+        """Store a table in the cache, with a sidecar file if the cache is a file; ``network``: the model's digest, "" if unknown."""
         data = table.to_bytes()
         if self.cache is None:
             self.write_calibration_cache(data)
@@ -185,20 +186,20 @@ class Calibrator(ABC):
 
     @property
     def signature(self) -> str:
-        """Algorithm and its parameters, as the sidecar file notes them."""
+        """The algorithm with its parameters, as written in the sidecar file."""
         return self.get_algorithm()
 
     @abstractmethod
     def reset(self) -> None:
-        """Forget what was observed."""
+        """Discard all observations."""
 
     @abstractmethod
     def observed(self) -> tuple[str, ...]:
-        """Names of the tensors seen, in the order of their first batch."""
+        """Return the names of the observed tensors, in the order of first observation."""
 
     @abstractmethod
     def amax_of(self, name: str) -> float:
-        """Give the |x| at which the tensor saturates, in its unit."""
+        """Return the |x| at which the tensor saturates, in its unit."""
 
     @abstractmethod
     def _observe(self, name: str, array: npt.NDArray[Any]) -> None: ...
@@ -206,7 +207,7 @@ class Calibrator(ABC):
     # --- helpers -----------------------------------------------------------------------------------------------------
 
     def _polled_batches(self) -> Iterator[Any]:
-        """What ``get_batch`` of code written for TensorRT gives, until None or an empty list."""
+        """Yield batches of ``get_batch``, TensorRT's interface, until it returns None or an empty list."""
         get_batch = getattr(self, "get_batch")  # noqa: B009  # not declared: only subclasses may have it
         while (batch := get_batch(list(self._inputs))) is not None and len(batch) > 0:
             yield batch
@@ -219,8 +220,8 @@ class Calibrator(ABC):
         digest = getattr(self.batches, "digest", None)
         return str(digest()) if digest is not None else ""
 
-    def _kept(self) -> tuple[bytes, Sidecar | None] | None:
-        """The bytes of the cache, and what is known of them; None if there is none."""
+    def _read_stored(self) -> tuple[bytes, Sidecar | None] | None:
+        """Return the bytes of the cache and its sidecar data; None if there is no cache."""
 
         def read() -> bytes:
             data = self.read_calibration_cache()
@@ -233,8 +234,8 @@ class Calibrator(ABC):
         except FileNotFoundError:
             return None
 
-    def _stale(self, table: CalibrationTable, sidecar: Sidecar | None) -> str:
-        """Say why the table is not what this calibrator would make; "" if nothing speaks against it."""
+    def _stale_reason(self, table: CalibrationTable, sidecar: Sidecar | None) -> str:
+        """Return why the table is out of date for this calibrator; "" if it is not."""
         if sidecar is None:
             differs = table.algorithm != self.get_algorithm()
             return f"made by {table.algorithm}, not {self.get_algorithm()}" if differs else ""
@@ -265,7 +266,7 @@ class Calibrator(ABC):
 
 
 class HistogramCalibrator(Calibrator):
-    """Base of the calibrators that choose from a histogram of |x|: 16 KiB a tensor, whatever the amount of data.
+    """Base class of calibrators that compute thresholds from a histogram of |x|: 16 KiB per tensor for any amount of data.
 
     The network's inputs are never clipped. They are bounded already, and have no long tail to gain from: pixels are
     k/255, and the grey around letterboxed images is a spike at 0.5, behind which KL divergence would cut.
@@ -289,24 +290,26 @@ class HistogramCalibrator(Calibrator):
         return histogram.maximum if name in self._inputs else self._histogram_amax(histogram)
 
     def compute_table(self) -> CalibrationTable:
-        """Choose the scales of everything observed; warn of thresholds that clip more than they should."""
+        """Compute the scales of all observed tensors; warn about thresholds that clip too much."""
         table = super().compute_table()
-        found = self.clippings()
-        if found:
-            some = "".join(f"\n  {clipping}" for clipping in found[:_SHOWN])
-            more = f"\n  and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        clippings = self.clippings()
+        if clippings:
+            first_lines = "".join(f"\n  {clipping}" for clipping in clippings[:_SHOWN])
+            count_line = f"\n  and {len(clippings) - _SHOWN} more" if len(clippings) > _SHOWN else ""
             _log.warning(
                 "%s: the thresholds of %d of %d tensors clip more than they should: they cost more than %g dB of signal to "
                 "noise. Worst first:%s%s\nDo: MinMaxCalibrator(...), or pytrt calibrate MODEL --calibration IMAGES "
                 "--algorithm minmax; then compare both on data with known results",
-                *(type(self).__name__, len(found), len(table), MAX_LOST_DB, some, more),
+                *(type(self).__name__, len(clippings), len(table), MAX_LOST_DB, first_lines, count_line),
             )
         return table
 
     def clippings(self) -> tuple[Clipping, ...]:
-        """The tensors whose thresholds clip more than they should, worst first."""
-        found = [clipping_of(name, histogram, self.amax_of(name)) for name, histogram in self.histograms.items()]
-        return tuple(sorted((each for each in found if each is not None), key=lambda each: -each.lost))
+        """Return the tensors whose thresholds clip too much, worst first."""
+        clippings = [clipping_of(name, histogram, self.amax_of(name)) for name, histogram in self.histograms.items()]
+        return tuple(
+            sorted((clipping for clipping in clippings if clipping is not None), key=lambda clipping: -clipping.lost)
+        )
 
     @abstractmethod
     def _histogram_amax(self, histogram: Histogram) -> float: ...

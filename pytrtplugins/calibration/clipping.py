@@ -1,4 +1,4 @@
-"""The cost of a threshold: the signal-to-noise ratio that a histogram predicts with it, and without clipping."""
+"""Estimate the cost of clipping at a threshold: the int8 signal-to-noise ratio with and without it, from a histogram."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _POINTS = 8  # values that stand for those of a bin
 
 @dataclass(frozen=True)
 class Clipping:
-    """What clipping does to a tensor.
+    """The effect of clipping on a tensor.
 
     Attributes:
         amax: The |x| at which it saturates, in its unit.
         maximum: The largest |x| seen.
         share: Part of the values that saturate, 0..1.
-        sqnr: Signal to noise that is to be expected of its int8 values, in dB.
-        whole: The same if it saturated at ``maximum``, as `MinMaxCalibrator` has it.
+        sqnr: Expected signal to noise of its int8 values, in dB.
+        unclipped_sqnr: Expected signal to noise without clipping, in dB: with ``maximum`` as threshold, as `MinMaxCalibrator` does.
     """
 
     tensor: str
@@ -35,23 +35,23 @@ class Clipping:
     maximum: float
     share: float
     sqnr: float
-    whole: float
+    unclipped_sqnr: float
 
     @property
     def lost(self) -> float:
-        """What clipping costs, in dB; below 0: it gains."""
-        return self.whole - self.sqnr
+        """Loss of signal to noise by clipping, in dB; negative if it gains."""
+        return self.unclipped_sqnr - self.sqnr
 
     def __str__(self) -> str:
-        """The figures in words."""
+        """Return the values as a sentence."""
         return (
             f"{self.tensor!r} saturates at {self.amax:.3g} of {self.maximum:.3g} ({100 * self.share:.2g} % of its values): "
-            f"{self.sqnr:.1f} dB instead of {self.whole:.1f}"
+            f"{self.sqnr:.1f} dB instead of {self.unclipped_sqnr:.1f}"
         )
 
 
 def expected_sqnr(histogram: Histogram, amax: float) -> float:
-    """Signal to noise of a tensor's int8 values with a threshold, in dB; infinite where nothing is lost.
+    """Return the expected signal to noise of a tensor's int8 values with a threshold, in dB; infinite without error.
 
     The values of a bin are taken to lie evenly in it, those of bin 0 at 0, where most of them are behind a ReLU. The error
     is that of rounding to steps of amax/127, and |x| - amax above the threshold.
@@ -65,16 +65,16 @@ def expected_sqnr(histogram: Histogram, amax: float) -> float:
     values[0] = 0
     step = amax / _LEVELS
     errors = values - np.minimum(np.rint(values / step), _LEVELS) * step
-    signal, noise = (float(counts @ (each**2).mean(axis=1)) for each in (values, errors))
+    signal, noise = (float(counts @ (x**2).mean(axis=1)) for x in (values, errors))
     return 10 * math.log10(signal / noise) if signal > 0 and noise > 0 else math.inf
 
 
 def clipping_of(tensor: str, histogram: Histogram, amax: float) -> Clipping | None:
-    """What a threshold does to a tensor if it clips more than it should, by `MAX_LOST_DB`; None if it does not."""
+    """Return the effect of a threshold that costs more than `MAX_LOST_DB`; None if it costs less."""
     if not 0 < amax < histogram.maximum:
         return None
-    sqnr, whole = expected_sqnr(histogram, amax), expected_sqnr(histogram, histogram.maximum)
-    if whole - sqnr <= MAX_LOST_DB:
+    sqnr, unclipped_sqnr = expected_sqnr(histogram, amax), expected_sqnr(histogram, histogram.maximum)
+    if unclipped_sqnr - sqnr <= MAX_LOST_DB:
         return None
-    above = histogram.counts[min(BINS, math.ceil(amax / histogram.width)) :].sum()
-    return Clipping(tensor, amax, histogram.maximum, float(above / histogram.count), sqnr, whole)
+    clipped_count = histogram.counts[min(BINS, math.ceil(amax / histogram.width)) :].sum()
+    return Clipping(tensor, amax, histogram.maximum, float(clipped_count / histogram.count), sqnr, unclipped_sqnr)

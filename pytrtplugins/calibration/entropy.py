@@ -40,7 +40,7 @@ class EntropyCalibrator(HistogramCalibrator):
 
 
 def entropy_threshold(counts: npt.NDArray[np.int64], width: float) -> float:
-    """Find the |x| at which int8 should saturate.
+    """Return the |x| at which int8 should saturate, by the smallest KL divergence.
 
     For every i from 128 bins up to the last bin that holds anything: P is the first i bins with everything above added
     to the last of them; Q is the first i bins alone, merged into 128 levels, each level's mass spread evenly over
@@ -75,7 +75,7 @@ def entropy_threshold(counts: npt.NDArray[np.int64], width: float) -> float:
 
 
 def kl_divergences(counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
-    """Give every candidate i and its KL(P‖Q) in nats; all candidates at once, from prefix sums.
+    """Return every candidate i and its KL(P‖Q) in nats, computed at once from prefix sums.
 
     With b the bins, O what lies above bin i-1, M and c the mass and the number of used bins of a level, N all values
     and S those below i: N·KL = Σ b·log b + [(b+O)·log(b+O) - b·log b]_(last bin) - Σ_levels M·log(M/c) -
@@ -87,7 +87,7 @@ def kl_divergences(counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp],
     i = np.arange(_LEVELS, used[-1] + 2 if used.size else 0)
     if i.size == 0:
         return i, np.empty(0)
-    sums, entropies, used_bins = (_prefix(values) for values in (bins, _x_log_x(bins), np.sign(bins)))
+    sums, entropies, used_bins = (_prefix_sums(values) for values in (bins, _x_log_x(bins), np.sign(bins)))
     edges = (np.arange(_LEVELS + 1) * i[:, None] + _LEVELS - 1) // _LEVELS  # first bin of each level: ceil(l·i/128)
     mass = np.diff(sums[edges], axis=1)
     mean = mass / np.maximum(np.diff(used_bins[edges], axis=1), 1)
@@ -102,12 +102,12 @@ def kl_divergences(counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.intp],
     return i, divergences
 
 
-def _prefix(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Sums of the first k values, for k = 0 .. len."""
+def _prefix_sums(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the sums of the first k values, for k = 0 .. len."""
     return np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
 
 
 def _x_log_x(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """x·log x with 0·log 0 = 0."""
+    """Return x·log x, with 0·log 0 = 0."""
     result: npt.NDArray[np.float64] = values * np.log(np.where(values > 0, values, 1))
     return result

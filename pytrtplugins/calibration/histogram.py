@@ -1,4 +1,4 @@
-"""Counts of |x| of one tensor: 2048 bins, a range that grows, exact merging."""
+"""Histogram of |x| of one tensor: 2048 bins, a range that grows, exact merging."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Histogram:
             self.counts += np.bincount(magnitudes.astype(np.intp), minlength=BINS)
 
     def merge(self, other: Histogram) -> Histogram:
-        """Give the histogram of both data sets together, exactly; neither operand changes."""
+        """Return the exact histogram of both data sets together; neither operand changes."""
         merged = Histogram()
         for part in (self, other):
             counts = _coarsen(part.counts, max(self.exponent, other.exponent) - part.exponent)
@@ -101,7 +101,7 @@ class Histogram:
 
 
 def absolute_maximum(values: npt.NDArray[Any]) -> float:
-    """Give the largest |x| of an array as a float32 number; 0.0 of an empty one.
+    """Return the largest |x| of an array as a float32 number; 0.0 if the array is empty.
 
     Raises:
         CalibrationError: a value is NaN or infinite, also after rounding to float32.
@@ -121,12 +121,12 @@ def absolute_maximum(values: npt.NDArray[Any]) -> float:
 
 
 def _exponent_above(maximum: float) -> int:
-    """Smallest e with maximum < 2**e, not below the smallest range."""
+    """Return the smallest e with maximum < 2**e, at least that of the smallest range."""
     return max(_LOWEST, math.frexp(maximum)[1]) if maximum > 0 else _LOWEST
 
 
 def _coarsen(counts: npt.NDArray[np.int64], doublings: int) -> npt.NDArray[np.int64]:
-    """Counts of the same values with a range that is 2**doublings times as large."""
+    """Return the counts of the same values for a range that is 2**doublings times as large."""
     coarse = np.zeros_like(counts)
     shift = min(doublings, _BITS)
     coarse[: BINS >> shift] = counts.reshape(-1, 1 << shift).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Thresholds that never saturate: the largest |x| seen, of a tensor and of each of its channels."""
+"""Min-max calibration: thresholds are the largest |x| observed, of a tensor and of each of its channels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ChannelMaximaCalibrator", "MinMaxCalibrator"]
 
 
 class MinMaxCalibrator(Calibrator):
-    """Calibrator that takes the largest |x| seen: nothing seen in calibration saturates.
+    """Calibrator whose threshold is the largest |x| observed: no value of the calibration data saturates.
 
     TensorRT's ``IInt8MinMaxCalibrator``, and the one to begin with: it is the default of ``pytrt``, and the only one of the
     three that loses nothing where rare large values carry meaning.
@@ -35,7 +35,7 @@ class MinMaxCalibrator(Calibrator):
         self._maxima: dict[str, float] = {}
 
     def amax_of(self, name: str) -> float:
-        """Give the largest |x| of a tensor."""
+        """Return the largest |x| of a tensor."""
         return self._maxima[name]
 
     @override
@@ -47,7 +47,7 @@ class MinMaxCalibrator(Calibrator):
 
 
 class ChannelMaximaCalibrator(MinMaxCalibrator):
-    """Min-max calibrator that notes the largest magnitude in every channel too.
+    """Min-max calibrator that also records the largest magnitude in each channel.
 
     `pytrtplugins.engines.equalize` uses it to give `pytrtplugins.passes.CrossLayerEqualization` its ranges.
 
@@ -71,6 +71,6 @@ class ChannelMaximaCalibrator(MinMaxCalibrator):
     def _observe(self, name: str, array: npt.NDArray[Any]) -> None:
         super()._observe(name, array)  # refuses what is not finite
         if array.ndim >= 2:
-            others = (0, *range(2, array.ndim))
-            largest = np.maximum(array.max(axis=others), -array.min(axis=others)).astype(np.float32)
+            axes = (0, *range(2, array.ndim))
+            largest = np.maximum(array.max(axis=axes), -array.min(axis=axes)).astype(np.float32)
             self.channels[name] = np.maximum(self.channels.get(name, largest), largest)

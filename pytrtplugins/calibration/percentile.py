@@ -1,4 +1,4 @@
-"""Thresholds by percentile: a given share of the values saturates."""
+"""Percentile calibration: a given share of the values saturates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["PercentileCalibrator", "percentile_threshold"]
 
 
 class PercentileCalibrator(HistogramCalibrator):
-    """Calibrator that lets a fixed share of the values saturate.
+    """Calibrator with a threshold at a percentile of |x|: a fixed share of the values saturates.
 
     The idea of TensorRT's ``IInt8LegacyCalibrator`` (its quantile), whose header its tables carry.
 
@@ -56,8 +56,8 @@ class PercentileCalibrator(HistogramCalibrator):
 
 
 def percentile_threshold(histogram: Histogram, percentile: float) -> float:
-    """Give the upper end of the first bin up to which ``percentile`` % of the values lie; 0.0 of no values."""
-    wanted = math.ceil(histogram.count * percentile / 100)
-    if wanted == 0:
+    """Return the upper end of the first bin up to which ``percentile`` % of the values lie; 0.0 without values."""
+    rank = math.ceil(histogram.count * percentile / 100)
+    if rank == 0:
         return 0.0
-    return float(np.searchsorted(np.cumsum(histogram.counts), wanted) + 1) * histogram.width
+    return float(np.searchsorted(np.cumsum(histogram.counts), rank) + 1) * histogram.width

@@ -1,4 +1,4 @@
-"""Scales of a network's tensors, and TensorRT's calibration cache, which holds them."""
+"""Calibration table: scales of a network's tensors, in the format of TensorRT's calibration cache."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEVELS = 127
 
 
 class CalibrationTable(Mapping[str, np.float32]):
-    r"""Tensor name → scale: the value of one int8 step, float32, as the file holds it. Frozen.
+    r"""Immutable mapping of tensor names to scales: the value of one int8 step, float32.
 
     A scale of 0 is allowed, as in TensorRT's own caches: the tensor was 0 throughout calibration.
 
@@ -65,7 +65,7 @@ class CalibrationTable(Mapping[str, np.float32]):
             raise CalibrationTableError(
                 f"calibration table: algorithm: expected one of {', '.join(ALGORITHMS)}, found {algorithm!r}."
             )
-        held: dict[str, np.float32] = {}
+        scale_of: dict[str, np.float32] = {}
         for name, value in scales.items():
             with np.errstate(over="ignore"):
                 scale = np.float32(value)
@@ -78,22 +78,22 @@ class CalibrationTable(Mapping[str, np.float32]):
                 raise CalibrationTableError(
                     f"calibration table: expected tensor names of one line of text, found {shorten(name)}.", tensor=name
                 )
-            held[name] = scale + np.float32(0)  # -0.0 becomes 0.0
-        object.__setattr__(self, "_scales", held)
+            scale_of[name] = scale + np.float32(0)  # -0.0 becomes 0.0
+        object.__setattr__(self, "_scales", scale_of)
         object.__setattr__(self, "algorithm", algorithm)
         object.__setattr__(self, "version", version if isinstance(version, int) else trt_version(version))
 
     @property
     def header(self) -> str:
-        """First line of the file, such as ``TRT-8601-EntropyCalibration2``."""
+        """The first line of the file, such as ``TRT-8601-EntropyCalibration2``."""
         return f"TRT-{self.version}-{self.algorithm}"
 
     def amax(self, name: str) -> float:
-        """Largest |x| that int8 represents with the tensor's scale: 127·scale, computed in float32."""
+        """Return the largest |x| that int8 represents with the tensor's scale: 127·scale, computed in float32."""
         return float(np.float32(_LEVELS) * self[name])
 
     def with_version(self, version: str | int) -> CalibrationTable:
-        """Give the same scales under another TensorRT version's header, for that TensorRT to accept them."""
+        """Return the same scales with the header of another TensorRT version, which then accepts them."""
         return CalibrationTable(self, self.algorithm, version=version)
 
     @classmethod
@@ -107,7 +107,7 @@ class CalibrationTable(Mapping[str, np.float32]):
         return cls.from_bytes(read_regular(path, MAX_CACHE_BYTES, error=CalibrationTableError), path=path)
 
     def write(self, path: str | Path) -> None:
-        """Write a calibration cache file, whole or not at all."""
+        """Write a calibration cache file, atomically."""
         write_atomic(path, self.to_bytes())
 
     @classmethod
@@ -145,8 +145,8 @@ class CalibrationTable(Mapping[str, np.float32]):
         return cls(scales, header[2], version=int(header[1]))
 
     def to_bytes(self) -> bytes:
-        """Give the text of the cache as TensorRT writes it: hex digits of the big-endian float32, no leading zeros."""
-        lines = [f"{name}: {int(scale.view(np.uint32)):x}" for name, scale in self._held().items()]
+        """Return the text of the cache as TensorRT writes it: hex digits of the big-endian float32, no leading zeros."""
+        lines = [f"{name}: {int(scale.view(np.uint32)):x}" for name, scale in self._scale_of().items()]
         return "".join(f"{line}\n" for line in [self.header, *lines]).encode("utf-8", "surrogateescape")
 
     def check_fits(
@@ -157,7 +157,7 @@ class CalibrationTable(Mapping[str, np.float32]):
         path: str | Path = "calibration table",
         digests: tuple[str, str] | None = None,
     ) -> None:
-        """Refuse the table for a network with other tensors.
+        """Raise an error if the table does not have the network's tensors.
 
         A table may know more tensors than the network: TensorRT's own tables name its internal layers too.
 
@@ -172,21 +172,25 @@ class CalibrationTable(Mapping[str, np.float32]):
             CalibrationTableError: with ``.only_in_table`` and ``.only_in_network``.
         """
         missing = [name for name in (tensors if required is None else required) if name not in self]
-        other = digests is not None and digests[0] != digests[1]
-        if not missing and not other:
+        is_other_model = digests is not None and digests[0] != digests[1]
+        if not missing and not is_other_model:
             return
-        known = set(tensors)
-        only_in_table = tuple(name for name in self if name not in known)
+        tensor_names = set(tensors)
+        only_in_table = tuple(name for name in self if name not in tensor_names)
         only_in_network = tuple(name for name in tensors if name not in self)
-        models = f" (table: model {digests[0][:8]}; this network: model {digests[1][:8]})" if digests and other else ""
+        models = (
+            f" (table: model {digests[0][:8]}; this network: model {digests[1][:8]})"
+            if digests and is_other_model
+            else ""
+        )
         if only_in_table or only_in_network:
-            names = f"Only in the table: {_some(only_in_table)}. Only in the network: {_some(only_in_network)}."
+            names = f"Only in the table: {_first_names_text(only_in_table)}. Only in the network: {_first_names_text(only_in_network)}."
             causes = (
                 "(1) the ONNX file was converted again and tensor names changed; "
                 "(2) the table belongs to another network."
             )
         else:
-            names = f"All {len(known):,} tensor names agree."
+            names = f"All {len(tensor_names):,} tensor names agree."
             causes = (
                 "(1) the network has other weights or shapes than when it was calibrated; "
                 "(2) another version of this package prepared it."
@@ -199,18 +203,18 @@ class CalibrationTable(Mapping[str, np.float32]):
             only_in_network=only_in_network,
         )
 
-    def _held(self) -> dict[str, np.float32]:
-        held: dict[str, np.float32] = self._scales  # type: ignore[attr-defined]  # set once, by __init__
-        return held
+    def _scale_of(self) -> dict[str, np.float32]:
+        scale_of: dict[str, np.float32] = self._scales  # type: ignore[attr-defined]  # set once, by __init__
+        return scale_of
 
     def __getitem__(self, name: str) -> np.float32:
-        return self._held()[name]
+        return self._scale_of()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._held())
+        return iter(self._scale_of())
 
     def __len__(self) -> int:
-        return len(self._held())
+        return len(self._scale_of())
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a CalibrationTable is frozen: {name!r} cannot be set")
@@ -218,7 +222,7 @@ class CalibrationTable(Mapping[str, np.float32]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CalibrationTable):
             return NotImplemented
-        return self.header == other.header and self._held() == other._held()
+        return self.header == other.header and self._scale_of() == other._scale_of()
 
     def __hash__(self) -> int:
         return hash(self.to_bytes())
@@ -232,7 +236,7 @@ class CalibrationTable(Mapping[str, np.float32]):
 
 
 def trt_version(version: str) -> int:
-    """Give the number by which cache headers name a TensorRT version.
+    """Return the number of a TensorRT version in cache headers.
 
     Args:
         version: ``"8.6.1"`` or ``"10.2.0"``; parts beyond the third are ignored.
@@ -264,7 +268,7 @@ def _bad_line(path: str | Path, line: int, expected: str, found: str) -> Calibra
     )
 
 
-def _some(names: Collection[str], shown: int = 3) -> str:
-    """Quote the first few names and count the rest."""
+def _first_names_text(names: Collection[str], shown: int = 3) -> str:
+    """Return the first few names, quoted, and the number of the others, as text."""
     quoted = ", ".join(shorten(name) for name in list(names)[:shown]) or "none"
     return quoted if len(names) <= shown else f"{quoted} (and {len(names) - shown} more)"

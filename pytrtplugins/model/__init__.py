@@ -1,4 +1,4 @@
-"""Plugins into an existing network: in the place of a node, or behind a tensor."""
+"""Put plugins into an existing ONNX network: replace a node, or insert one after a tensor."""
 
 from __future__ import annotations
 

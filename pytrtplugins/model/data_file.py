@@ -1,4 +1,4 @@
-"""A model with external weights, written as one unit: first the data, under a name made of their contents, then the model."""
+"""Write a model with external weights as one unit: first the data file, named by its digest, then the model."""
 
 from __future__ import annotations
 
@@ -63,34 +63,34 @@ def write_apart(
 
 @contextlib.contextmanager
 def removing_stale_data(path: Path) -> Iterator[set[str]]:
-    """Remove what is left of older data of a model, once it is replaced; the block adds the names that it needs to a set."""
+    """After the block, remove stale data files of a model, except the names that the block adds to the set."""
     target = Path(os.path.realpath(path))
     pattern = re.compile(rf"{re.escape(target.name)}\.[0-9a-f]{{{_DIGITS}}}\.data", re.DOTALL)
-    before = {name for name in _names(target.parent) if pattern.fullmatch(name)}
+    before = {name for name in _file_names(target.parent) if pattern.fullmatch(name)}
     named = {name for name in before if _mentions(target, name)}
     keep = set[str]()
     yield keep
     for name in sorted(before - keep):
-        found = target.with_name(name)
+        file = target.with_name(name)
         with contextlib.suppress(OSError):
-            old = time.time() - found.lstat().st_mtime > _ABANDONED_AFTER_S
-            if (name in named or old) and not any(_mentions(model, name) for model in _models(target.parent)):
-                found.unlink()
+            old = time.time() - file.lstat().st_mtime > _ABANDONED_AFTER_S
+            if (name in named or old) and not any(_mentions(model, name) for model in _model_files(target.parent)):
+                file.unlink()
 
 
-def _names(folder: Path) -> list[str]:
+def _file_names(folder: Path) -> list[str]:
     try:
         return os.listdir(folder)
     except OSError:
         return []
 
 
-def _models(folder: Path) -> Iterable[Path]:
-    return (folder / name for name in _names(folder) if name.endswith(_MODELS))
+def _model_files(folder: Path) -> Iterable[Path]:
+    return (folder / name for name in _file_names(folder) if name.endswith(_MODELS))
 
 
 def _mentions(model: Path, name: str) -> bool:
-    """Whether a file's bytes hold a name."""
+    """Return whether a file's bytes contain a name; true if the file cannot be read."""
     try:
         if not model.is_file() or not model.stat().st_size:
             return False

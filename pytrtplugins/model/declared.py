@@ -1,4 +1,4 @@
-"""Dims and types that a file declares for its tensors, compared with what its operators give."""
+"""Compare the dims and types that a file declares for its tensors with the inferred ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 def check_declared(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Require that declared dims of outputs, and of what lies between, are those that ONNX's rules and plugins infer.
+    """Require that declared dims of outputs and intermediate tensors agree with those that ONNX's rules and plugins infer.
 
     Dims that onnx's own inference gets wrong may stand in a file, since tools write what it finds: they count as not declared.
     A declared element type does not count where one is inferred: a node gives what it gives, and onnxruntime runs some of these files.
@@ -46,54 +46,54 @@ def check_declared(model: onnx.ModelProto) -> onnx.ModelProto:
     light, inferred = _infer_without_claims(model)
     both = [name for name in declared_infos if has_shape(declared_infos, name) and has_shape(inferred, name)]
     pairs = {name: (info_dims(declared_infos[name]), info_dims(inferred[name])) for name in both}
-    differing = {name: dims for name, dims in pairs.items() if not _agree(*dims)}
+    differing = {name: dims for name, dims in pairs.items() if not _dims_agree(*dims)}
     by_onnx = infos_of(infer_unchanged(light).graph) if differing else {}
     for name, (declared_dims, inferred_dims) in differing.items():
-        if not (has_shape(by_onnx, name) and _agree(declared_dims, info_dims(by_onnx[name]))):
-            raise _disagreement(name, declared_dims, inferred_dims)
+        if not (has_shape(by_onnx, name) and _dims_agree(declared_dims, info_dims(by_onnx[name]))):
+            raise _dims_error(name, declared_dims, inferred_dims)
     return _with_types(model, inferred)
 
 
 def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with inferred element types where it declares others, whatever dims it declares; the same model where there are none."""
+    """Return the model with wrong declared element types replaced by inferred ones; the same object if none is wrong."""
     return _with_types(model, _infer_without_claims(model)[1]) if _declared_infos(model) else model
 
 
 def _declared_infos(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
-    """What a model declares of outputs, and of what lies between, by name."""
+    """Return the declarations of a model's outputs and intermediate tensors, by name."""
     infos = (*model.graph.value_info, *model.graph.output)
     return {info.name: info for info in infos if info.type.WhichOneof("value") == "tensor_type"}
 
 
 def _infer_without_claims(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, onnx.ValueInfoProto]]:
-    """A light copy without what a model declares of tensors that have rules, and what is inferred of it."""
+    """Return a copy without large weights and without declarations that can be inferred, and what is inferred from it."""
     light = without_data(model)
     unruled = _outputs_without_rules(light)
     keep_items(light.graph.value_info, lambda info: info.name in unruled)
     take_output_dims(light)
-    given = {info.name: info for info in light.graph.input} | {
+    known_infos = {info.name: info for info in light.graph.input} | {
         tensor.name: weight_info(tensor) for tensor in light.graph.initializer
     }
     for info in light.graph.output:
-        if info.name in given:
-            info.type.CopyFrom(given[info.name].type)
+        if info.name in known_infos:
+            info.type.CopyFrom(known_infos[info.name].type)
         elif info.name not in unruled and _is_typed(info):
             info.ClearField("type")
     return light, inferred_infos(light)
 
 
 def _with_types(model: onnx.ModelProto, inferred: Mapping[str, onnx.ValueInfoProto]) -> onnx.ModelProto:
-    """The model with inferred element types where it declares others; the same model where there are none."""
+    """Return the model with wrong declared element types replaced by those of ``inferred``; the same object if none is wrong."""
 
-    def has_another(info: onnx.ValueInfoProto) -> bool:
+    def has_wrong_type(info: onnx.ValueInfoProto) -> bool:
         if info.name not in inferred or not (_is_typed(info) and _is_typed(inferred[info.name])):
             return False
         return bool(info.type.tensor_type.elem_type != inferred[info.name].type.tensor_type.elem_type)
 
-    if not any(has_another(info) for info in (*model.graph.value_info, *model.graph.output)):
+    if not any(has_wrong_type(info) for info in (*model.graph.value_info, *model.graph.output)):
         return model
     corrected = copy_of(model)
-    for info in filter(has_another, (*corrected.graph.value_info, *corrected.graph.output)):
+    for info in filter(has_wrong_type, (*corrected.graph.value_info, *corrected.graph.output)):
         tensor, kind = info.type.tensor_type, inferred[info.name].type.tensor_type.elem_type
         _log.warning(
             "tensor %r is declared as %s, and is %s: the file is wrong",
@@ -106,12 +106,12 @@ def _with_types(model: onnx.ModelProto, inferred: Mapping[str, onnx.ValueInfoPro
 
 
 def _is_typed(info: onnx.ValueInfoProto) -> bool:
-    """Whether it is declared as a tensor of an element type."""
+    """Return whether a tensor with an element type is declared."""
     return info.type.WhichOneof("value") == "tensor_type" and bool(info.type.tensor_type.elem_type)
 
 
 def infer_without_declared(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Add the dims and types of all tensors to a copy, those of its outputs as they follow from the nodes, whatever it declares."""
+    """Return a copy with the inferred dims and types of all tensors; declared dims of outputs are ignored."""
     full = copy_of(model)
     take_output_dims(full)
     return add_shapes(full)
@@ -137,7 +137,7 @@ def _outputs_without_rules(model: onnx.ModelProto) -> set[str]:
 
 
 def _has_rules(node: onnx.NodeProto, opset: int) -> bool:
-    """Whether the dims of a node's outputs can be inferred."""
+    """Return whether the dims of a node's outputs can be inferred."""
     if is_plugin_node(node):
         return True
     defs = require("onnx.defs", extra="onnx")
@@ -148,14 +148,14 @@ def _has_rules(node: onnx.NodeProto, opset: int) -> bool:
     return schema is not None and bool(schema.has_type_and_shape_inference_function or schema.has_function)
 
 
-def _agree(declared_dims: Dims, inferred_dims: Dims) -> bool:
+def _dims_agree(declared_dims: Dims, inferred_dims: Dims) -> bool:
     pairs = zip(declared_dims, inferred_dims, strict=False)
     return len(declared_dims) == len(inferred_dims) and not any(
         isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs
     )
 
 
-def _disagreement(name: str, declared_dims: Dims, inferred_dims: Dims) -> ModelError:
+def _dims_error(name: str, declared_dims: Dims, inferred_dims: Dims) -> ModelError:
     return ModelError(
         f"tensor {name!r} is declared with the dims ({', '.join(map(str, declared_dims))}), and the nodes before it give "
         f"({', '.join(map(str, inferred_dims))}).\n"

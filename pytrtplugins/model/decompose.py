@@ -1,4 +1,4 @@
-"""Plugins as standard ONNX operators: as local functions, or written into the graph."""
+"""Replace plugins by standard ONNX operators: as local functions, or inlined into the graph."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def add_shapes(full: onnx.ModelProto) -> onnx.ModelProto:
-    """The same for a model that was checked and is nobody else's: it changes."""
-    light, known = _inferred(full)
+    """Do what `infer_shapes` does, in place, for a model that was validated already; return it."""
+    light, known = _infer_light(full)
     outputs = {info.name for info in full.graph.output}
     produced = {name for node in full.graph.node for name in node.output}
     inner = (info for name, info in known.items() if name in produced and name not in outputs)
@@ -75,12 +75,12 @@ def add_shapes(full: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def inferred_infos(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
-    """Descriptions of the tensors of a model's main graph, by name, as `infer_shapes` adds them."""
-    return _inferred(model)[1]
+    """Return the inferred `ValueInfoProto` of each tensor of a model's main graph, by name."""
+    return _infer_light(model)[1]
 
 
 def check_claims(model: onnx.ModelProto, weights_location: str | None = None) -> onnx.ModelProto:
-    """Require a model of sound structure whose tensors are none that no memory can hold; see `pytrtplugins.validation`.
+    """Require a valid model whose tensors fit into memory; see `pytrtplugins.validation`.
 
     Args:
         model: The model; it is not changed.
@@ -95,13 +95,13 @@ def check_claims(model: onnx.ModelProto, weights_location: str | None = None) ->
     if _sound.get() is model:
         return model
     model = validated(model, weights_location=weights_location)
-    _inferred(model)
+    _infer_light(model)
     return model
 
 
 @contextlib.contextmanager
 def known_to_be_sound(model: onnx.ModelProto) -> Iterator[None]:
-    """Within it, in this thread, nothing here looks at this very model again: `add_shapes` gave it, and nobody else has it."""
+    """Within the block, in this thread, skip validation and inference of this very model, which `add_shapes` returned."""
     token = _sound.set(model)
     try:
         yield
@@ -140,13 +140,13 @@ def inline_plugins(
 
 def _inline(
     graph: onnx.GraphProto,
-    around: Mapping[str, _Known],
+    outer_tensors: Mapping[str, _TensorType],
     names: set[str] | None,
     chosen: Callable[[type[Plugin]], bool],
     prefixes: set[str],
 ) -> None:
-    """Write decompositions into a graph, and into the graphs inside it; ``around``: what it may read from around it."""
-    known = {**around, **_known(graph)}
+    """Inline decompositions in a graph and its subgraphs; ``around``: the tensors of outer scopes."""
+    known = {**outer_tensors, **_tensor_types(graph)}
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
         for body in subgraphs(node):
@@ -161,7 +161,9 @@ def _inline(
             _log.info("node %s stays a plugin, since the dims of its inputs are not known", prefix)
             nodes.append(node)
             continue
-        body_nodes = _decomposed(plugin, node, [known[name] for name in node.input], prefix, required=names is not None)
+        body_nodes = _decompose_node(
+            plugin, node, [known[name] for name in node.input], prefix, required=names is not None
+        )
         nodes.extend([node] if body_nodes is None else body_nodes)
     set_items(graph.node, nodes)
 
@@ -181,9 +183,9 @@ def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     onnx = require("onnx", extra="onnx", feature=_FEATURE)
     full = infer_shapes(model)
-    tensors = _known(full.graph)
+    tensors = _tensor_types(full.graph)
     opset = [onnx.helper.make_opsetid("", standard_opset(full) or _OPSET)]
-    subgraphs: dict[tuple[str, str], dict[bytes, str]] = {}
+    overloads: dict[tuple[str, str], dict[bytes, str]] = {}
     for node in full.graph.node:
         plugin = from_node(node) if is_plugin_node(node) else None
         if plugin is None or not plugin.has_decomposition():
@@ -191,30 +193,30 @@ def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         inputs = [f"x{index}" for index in range(len(node.input))]
         outputs = [f"y{index}" for index in range(len(node.output))]
         template = onnx.helper.make_node(node.op_type, inputs, outputs)
-        body = _decomposed(plugin, template, [tensors[name] for name in node.input], node.op_type)
+        body = _decompose_node(plugin, template, [tensors[name] for name in node.input], node.op_type)
         if body is None:
             continue
         attributes = sorted(attribute.name for attribute in node.attribute)
         function = onnx.helper.make_function(node.domain, node.op_type, inputs, outputs, body, opset, attributes)
-        known = subgraphs.setdefault((node.domain, node.op_type), {})
+        overload_of = overloads.setdefault((node.domain, node.op_type), {})
         data = function.SerializeToString(deterministic=True)
-        if data not in known:
-            known[data] = str(len(known)) if known else ""
-            function.overload = known[data]
+        if data not in overload_of:
+            overload_of[data] = str(len(overload_of)) if overload_of else ""
+            function.overload = overload_of[data]
             full.functions.append(function)
-        node.overload = known[data]
+        node.overload = overload_of[data]
     full.ir_version = max(full.ir_version, 10)
     return full
 
 
-def _decomposed(
-    plugin: Plugin, node: onnx.NodeProto, inputs: Sequence[_Known], prefix: str, *, required: bool = False
+def _decompose_node(
+    plugin: Plugin, node: onnx.NodeProto, inputs: Sequence[_TensorType], prefix: str, *, required: bool = False
 ) -> list[onnx.NodeProto] | None:
-    """The nodes that stand for one plugin node, reading and writing the same tensors; None where dims must be known first."""
+    """Return the nodes that replace one plugin node, with the same inputs and outputs; None if dims must be known first."""
     op = OpBuilder(prefix, repr(plugin), next((each.dtype for each in inputs if each.dtype in FLOATS), DType.FLOAT32))
-    given = [Value(name, each.dims) for name, each in zip(node.input, inputs, strict=True)]
+    input_values = [Value(name, each.dims) for name, each in zip(node.input, inputs, strict=True)]
     try:
-        result = plugin.decompose(op, *given)  # type: ignore[attr-defined]
+        result = plugin.decompose(op, *input_values)  # type: ignore[attr-defined]
     except DimsError as error:
         if required or all(is_concrete(dim) for each in inputs for dim in each.dims):
             raise
@@ -224,8 +226,8 @@ def _decomposed(
     if len(values) != len(node.output):
         raise ModelError(f"{plugin!r}: decompose gave {len(values)} outputs, the node has {len(node.output)}")
     renamed = {value.name: output for value, output in zip(values, node.output, strict=True)}
-    made = {name for item in op.nodes for name in item.output}
-    if len(renamed) != len(values) or not renamed.keys() <= made:
+    written = {name for item in op.nodes for name in item.output}
+    if len(renamed) != len(values) or not renamed.keys() <= written:
         # an output that is an input, or the same value twice, needs a node of its own
         values = [op.Identity(value) for value in values]
         renamed = {value.name: output for value, output in zip(values, node.output, strict=True)}
@@ -269,31 +271,33 @@ def _set_plugin_outputs(graph: onnx.GraphProto, node: onnx.NodeProto, known: Map
     types = [known[name].type.tensor_type.elem_type for name in node.input]
     dtypes = plugin.all_output_dtypes([DType.of(numpy_type(kind)) for kind in types], len(dims))
     outputs = {info.name: info for info in graph.output}
-    made = {info.name for info in graph.value_info}
+    described = {info.name for info in graph.value_info}
     for name, shape, dtype in zip(node.output, dims, dtypes, strict=True):
         if name in known and has_shape(known, name):
-            _check_agreement(f"node {node.name or node.op_type!r}", name, shape, info_dims(known[name]))
+            _check_declared_dims(f"node {node.name or node.op_type!r}", name, shape, info_dims(known[name]))
         kind = onnx.helper.np_dtype_to_tensor_dtype(dtype.numpy)
         info = onnx.helper.make_tensor_value_info(name, kind, [d if isinstance(d, int) else str(d) for d in shape])
         if name in outputs:
             outputs[name].type.CopyFrom(info.type)
-        elif name not in made:
+        elif name not in described:
             graph.value_info.append(info)
 
 
-def _check_agreement(where: str, name: str, found: Dims, declared: Dims) -> None:
-    clash = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(found, declared, strict=False))
-    if clash or len(found) != len(declared):
+def _check_declared_dims(where: str, name: str, inferred: Dims, declared: Dims) -> None:
+    is_different = any(
+        isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(inferred, declared, strict=False)
+    )
+    if is_different or len(inferred) != len(declared):
         raise ModelError(
             f"{where}: the model declares {name!r} as ({', '.join(map(str, declared))}), the plugin gives "
-            f"({', '.join(map(str, found))})",
+            f"({', '.join(map(str, inferred))})",
             expected=declared,
-            found=found,
+            found=inferred,
         )
 
 
-def _inferred(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, onnx.ValueInfoProto]]:
-    """A model without its large weights and with shapes, and name → description of the tensors of its main graph."""
+def _infer_light(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, onnx.ValueInfoProto]]:
+    """Return a copy without large weights and with inferred shapes, and name → `ValueInfoProto` of its main graph."""
     light = without_data(model)
     done: set[int] = set()
     while True:
@@ -314,8 +318,8 @@ def _inferred(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, onnx.V
         done.update(ready)
     check_sizes(model, known, infer)
     if light.functions:
-        written_out = require("onnx.inliner", extra="onnx", feature=_FEATURE).inline_local_functions(light)
-        inner = infer(written_out)
+        inlined = require("onnx.inliner", extra="onnx", feature=_FEATURE).inline_local_functions(light)
+        inner = infer(inlined)
         check_sizes(inner, tensors_of(inner.graph), infer)
     return light, known
 
@@ -324,7 +328,7 @@ _Scope = tuple["onnx.GraphProto", "onnx.NodeProto", dict[str, "onnx.ValueInfoPro
 
 
 def _plugin_nodes(graph: onnx.GraphProto, known: dict[str, onnx.ValueInfoProto]) -> Iterator[_Scope]:
-    """Plugin nodes, in graphs inside graphs too; each with its graph, and descriptions of the tensors that it may read."""
+    """Yield each plugin node, also of subgraphs, with its graph and the infos of the tensors in scope."""
     for node in graph.node:
         if is_plugin_node(node):
             yield graph, node, known
@@ -332,32 +336,32 @@ def _plugin_nodes(graph: onnx.GraphProto, known: dict[str, onnx.ValueInfoProto])
             yield from _plugin_nodes(body, known | tensors_of(body))
 
 
-class _Known(NamedTuple):
-    """A tensor of a model."""
+class _TensorType(NamedTuple):
+    """Dims and element type of a tensor."""
 
     dims: Dims
     dtype: DType | None
 
 
-def _known(graph: onnx.GraphProto) -> dict[str, _Known]:
-    """The tensors whose dims are known."""
+def _tensor_types(graph: onnx.GraphProto) -> dict[str, _TensorType]:
+    """Return dims and element type of each tensor whose dims are known, by name."""
     infos = tensors_of(graph)
     return {
-        name: _Known(info_dims(info), _KINDS.get(info.type.tensor_type.elem_type))
+        name: _TensorType(info_dims(info), _KINDS.get(info.type.tensor_type.elem_type))
         for name, info in infos.items()
         if has_shape(infos, name)
     }
 
 
 def _drop_unused_functions(model: onnx.ModelProto) -> None:
-    calls = [(node.domain, node.op_type) for node in walk(model.graph.node)]
+    pending = [(node.domain, node.op_type) for node in walk(model.graph.node)]
     bodies_of = {(function.domain, function.name): function.node for function in model.functions}
     used: set[tuple[str, str]] = set()
-    while calls:
-        key = calls.pop()
+    while pending:
+        key = pending.pop()
         if key in bodies_of and key not in used:
             used.add(key)
-            calls += [(node.domain, node.op_type) for node in walk(bodies_of[key])]
+            pending += [(node.domain, node.op_type) for node in walk(bodies_of[key])]
     keep_items(model.functions, lambda function: (function.domain, function.name) in used)
 
 

@@ -1,4 +1,4 @@
-"""Constants in the one form that every library reads right: dense, and with raw data where typed data are misread."""
+"""Write constants in the form that every library reads correctly: dense, and as raw data where typed data are misread."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MISREAD = ("BFLOAT16", "UINT32")
 
 
 def with_dense_constants(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Write sparse constants out dense, and typed data that libraries misread as raw data.
+    """Return the model with dense instead of sparse constants, and raw data instead of typed data that libraries misread.
 
     Args:
         model: A model that was validated; it is not changed.
@@ -46,11 +46,11 @@ def with_dense_constants(model: onnx.ModelProto) -> onnx.ModelProto:
             _set_raw_data(tensor)
     for attribute in _constant_attributes(dense):
         if attribute.HasField("sparse_tensor"):
-            attribute.t.CopyFrom(_dense(attribute.sparse_tensor))
+            attribute.t.CopyFrom(_to_dense(attribute.sparse_tensor))
             attribute.ClearField("sparse_tensor")
             attribute.name, attribute.type = "value", attribute.TENSOR
     for graph in _graphs(dense):
-        graph.initializer.extend(map(_dense, graph.sparse_initializer))
+        graph.initializer.extend(map(_to_dense, graph.sparse_initializer))
         del graph.sparse_initializer[:]
     return dense
 
@@ -106,17 +106,17 @@ def _check_size(sparse: list[onnx.SparseTensorProto]) -> None:
         )
 
 
-def _dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
+def _to_dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
     helper = require("onnx.numpy_helper", extra="onnx", feature=_FEATURE)
     values: Any = helper.to_array(sparse.values)
-    places: Any = helper.to_array(sparse.indices)
+    indices: Any = helper.to_array(sparse.indices)
     dims = tuple(sparse.dims)
-    sizes = np.array(dims if places.ndim == 2 else math.prod(dims))
-    if places.size and ((places < 0) | (places >= sizes)).any():
+    sizes = np.array(dims if indices.ndim == 2 else math.prod(dims))
+    if indices.size and ((indices < 0) | (indices >= sizes)).any():
         raise ModelError(
             f"sparse constant {sparse.values.name!r} of dims {dims} has a value outside of them.\nDo: export the model again",
             tensor=sparse.values.name,
         )
     array = np.zeros(dims, values.dtype)
-    array[tuple(places.T) if places.ndim == 2 else np.unravel_index(places, dims)] = values
+    array[tuple(indices.T) if indices.ndim == 2 else np.unravel_index(indices, dims)] = values
     return helper.from_array(array, sparse.values.name)  # type: ignore[no-any-return]

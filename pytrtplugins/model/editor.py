@@ -1,4 +1,4 @@
-"""A network that is open for changes: plugins in the place of nodes, or behind tensors."""
+"""The editable network `Graph`: replace nodes by plugins, insert plugins after tensors, extract parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .fit import check_functions, check_tensor, checked_plugin, chosen_outputs, 
 from .ir import unused_name
 from .node_fields import plugin_from_node
 from .proto import copy_of, info_dims, node_name
-from .shapes import changed, dims_text, import_domain, inferred, known_infos, store
+from .shapes import dims_text, import_domain, infer_after_change, infer_without_weights, known_infos, store
 
 if TYPE_CHECKING:
     import onnx
@@ -50,7 +50,7 @@ class NodeInfo:
 
 
 def load_onnx(model: str | Path | onnx.ModelProto) -> Graph:
-    """Open a network to put plugins into it.
+    """Open an ONNX network for editing.
 
     Args:
         model: An ONNX file, with its weights inside or beside it, or a model, which is not changed.
@@ -89,23 +89,23 @@ class Graph:
     def __init__(self, model: onnx.ModelProto, *, external_data: bool = False) -> None:
         self._model = copy_of(validated(model))
         self._external_data = external_data
-        store(self._model, known_infos(inferred(self._model)))
+        store(self._model, known_infos(infer_without_weights(self._model)))
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     @property
     def model(self) -> onnx.ModelProto:
-        """The model with all changes so far; later ones are made in it too."""
+        """The edited model itself, not a copy: later changes show in it too."""
         return self._model
 
     @property
     def external_data(self) -> bool:
-        """Whether `save` puts the weights into a file of their own, whatever their size."""
+        """Whether `save` always writes the weights to a separate file."""
         return self._external_data
 
     @property
     def nodes(self) -> tuple[NodeInfo, ...]:
-        """The nodes, in the order in which they can run."""
+        """The nodes in topological order."""
         return tuple(
             NodeInfo(node_name(node), node_type(node), tuple(node.input), tuple(node.output))
             for node in self._model.graph.node
@@ -113,14 +113,14 @@ class Graph:
 
     @property
     def tensors(self) -> dict[str, Dims | None]:
-        """Dims of each tensor: inputs, constants, then what nodes write; None where they are unknown."""
+        """Name → dims of each tensor: inputs, constants, then outputs of nodes; None where they are unknown."""
         graph, infos = self._model.graph, known_infos(self._model)
         weights = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
         names = [*(info.name for info in graph.input), *weights, *(n for node in graph.node for n in node.output if n)]
         return {n: weights[n] if n in weights else info_dims(infos[n]) if n in infos else None for n in names}
 
     def save(self, path: str | Path, *, functions: bool = False) -> tuple[Path, ...]:
-        """Write the model, whole or not at all.
+        """Write the model to a file, atomically.
 
         Args:
             path: The file. The weights go into ``PATH.DIGEST.data`` if they were in a file of their own, and above 2 GiB.
@@ -135,7 +135,7 @@ class Graph:
         return write_onnx(model, path, external_data=self._external_data)
 
     def extract(self, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None) -> Graph:
-        """The part between tensors as a graph of its own: the nodes that compute the outputs from the inputs, and their constants.
+        """Return the subgraph between tensors as a graph of its own: the nodes between inputs and outputs, and their constants.
 
         The graph stays as it is. Types and dims come along, free dims with their names.
 
@@ -150,7 +150,7 @@ class Graph:
         return Graph(extract(self._model, inputs, outputs), external_data=self._external_data)
 
     def __repr__(self) -> str:
-        """Number of nodes, inputs and outputs."""
+        """Return the number of nodes, and inputs and outputs with their dims."""
         graph, tensors = self._model.graph, self.tensors
         sides = (
             ", ".join(f"{i.name} {dims_text(tensors[i.name])}" for i in side) for side in (graph.input, graph.output)
@@ -168,7 +168,7 @@ class Graph:
         inputs: Sequence[str] | None = None,
         outputs: Sequence[str] | None = None,
     ) -> Plugin:
-        """Put a plugin in the place of a node.
+        """Replace a node by a plugin.
 
         What fed only that node goes with it, constants and nodes alike: to replace several nodes, replace the last and
         give the first one's ``inputs``.
@@ -198,21 +198,23 @@ class Graph:
         where = f"node {name!r} ({node_type(node)})"
         if fields is not None:
             plugin = plugin_from_node(self._model, node, plugin, fields, inputs or ())
-        given = [] if inputs else [item for item in node.input if item]
+        present = [] if inputs else [item for item in node.input if item]
         if inputs is None:
-            fixed = constants(graph)
-            inputs = [item for item in given if item not in fixed]
-        read = {info.name for info in graph.output}.union(*map(tensors_read, nodes))
+            constant_names = constants(graph)
+            inputs = [item for item in present if item not in constant_names]
+        names_read = {info.name for info in graph.output}.union(*map(tensors_read, nodes))
         plugin = checked_plugin(where, plugin)
-        count = count_outputs(where, plugin, inputs, tensors, given)
-        written = chosen_outputs(where, node, outputs, count, read, tensors)
+        count = count_outputs(where, plugin, inputs, tensors, present)
+        written_names = chosen_outputs(where, node, outputs, count, names_read, tensors)
         unique = node.name and [item.name for item in nodes].count(node.name) == 1
-        nodes[index] = as_node(plugin, inputs, written, node.name if unique else self._unused(plugin.plugin_key().name))
-        self._commit(nodes, nodes[index], {item: item for item in written}, loose=tensors_read(node))
+        nodes[index] = as_node(
+            plugin, inputs, written_names, node.name if unique else self._unused_name(plugin.plugin_key().name)
+        )
+        self._commit(nodes, nodes[index], {item: item for item in written_names}, loose=tensors_read(node))
         return plugin
 
     def insert_after(self, tensor: str, plugin: Plugin) -> str:
-        """Put a plugin behind a tensor: what read the tensor reads the plugin's output.
+        """Insert a plugin after a tensor: nodes that read the tensor then read the plugin's output.
 
         An output of the network keeps its name, which is then the plugin's output's.
 
@@ -236,23 +238,23 @@ class Graph:
         nodes = [copy_of(node) for node in graph.node]
         producer = next((index for index, node in enumerate(nodes) if tensor in node.output), -1)
         type_name = plugin.plugin_key().name
-        source, result = tensor, self._unused(f"{tensor}/{type_name}")
+        source, result = tensor, self._unused_name(f"{tensor}/{type_name}")
         if tensor in {info.name for info in graph.output}:
             if producer < 0:
                 raise ModelError(f"{where}: it is an input and an output of the network; nothing fits between")
-            source, result = self._unused(f"{tensor}/before_{type_name}"), tensor
+            source, result = self._unused_name(f"{tensor}/before_{type_name}"), tensor
             nodes[producer].output[:] = [source if name == tensor else name for name in nodes[producer].output]
         else:
             for node in nodes:
                 rename_reads(node, tensor, result)
-        new = as_node(plugin, [source], [result], self._unused(type_name))
+        new = as_node(plugin, [source], [result], self._unused_name(type_name))
         nodes.insert(producer + 1, new)
         self._commit(nodes, new, {result: tensor}, renamed={} if source == tensor else {source: tensor})
         return result
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _unused(self, name: str) -> str:
+    def _unused_name(self, name: str) -> str:
         graph = self._model.graph
         taken = set(self.tensors).union(*((node.name, *tensors_read(node), *node.output) for node in walk(graph.node)))
         return unused_name(name, taken, first=1)
@@ -266,7 +268,7 @@ class Graph:
         renamed: Mapping[str, str] | None = None,
         loose: Collection[str] = (),
     ) -> None:
-        """Check a change, then make it.
+        """Check a change of the nodes and their new shapes, then write it into the model.
 
         Args:
             nodes: The nodes after the change.
@@ -277,16 +279,16 @@ class Graph:
         """
         model, graph = self._model, self._model.graph
         outputs = {info.name for info in graph.output}
-        nodes, circle = sort_nodes(remove_dead_nodes(nodes, loose, outputs))
-        if circle:
+        nodes, cycle_nodes = sort_nodes(remove_dead_nodes(nodes, loose, outputs))
+        if cycle_nodes:
             raise ModelError(f"node {new.name!r}: its inputs {list(new.input)} are computed from what it writes")
         check_functions(model, nodes, new)
-        infos = changed(model, nodes, new, replaces, renamed or {})
+        infos = infer_after_change(model, nodes, new, replaces, renamed or {})
         needed = outputs.union(*map(tensors_read, nodes))
-        gone = {name for node in graph.node for name in tensors_read(node)} - needed
+        no_longer_read = {name for node in graph.node for name in tensors_read(node)} - needed
         domains = {node.domain for node in walk(graph.node)} - {node.domain for node in walk(nodes)}
         set_items(graph.node, nodes)
-        weights = {tensor.name for tensor in graph.initializer} & gone
+        weights = {tensor.name for tensor in graph.initializer} & no_longer_read
         keep_items(graph.initializer, lambda tensor: tensor.name not in weights)
         keep_items(graph.input, lambda info: info.name not in weights)
         keep_items(model.functions, lambda function: (function.domain, function.name) != (new.domain, new.op_type))

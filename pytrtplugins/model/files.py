@@ -27,7 +27,7 @@ _FEATURE = "reading and writing ONNX files"
 
 
 def read_onnx(path: str | Path) -> tuple[onnx.ModelProto, bool]:
-    """Read a file, with its external data.
+    """Read an ONNX file, with its external data.
 
     Returns:
         The model, all data inside, and whether some lay in other files.
@@ -64,7 +64,7 @@ def read_onnx(path: str | Path) -> tuple[onnx.ModelProto, bool]:
 
 
 def write_onnx(model: onnx.ModelProto, path: str | Path, *, external_data: bool) -> tuple[Path, ...]:
-    """Write a model, whole or not at all.
+    """Write an ONNX file, atomically.
 
     Args:
         model: The model, all data inside; it is not changed.
@@ -88,7 +88,7 @@ def write_onnx(model: onnx.ModelProto, path: str | Path, *, external_data: bool)
 
 
 class _Shell:
-    """A model whose large initializers go into a file; they are never copied as a whole."""
+    """Writer of a model with external weights, which are never all copied at once."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.model, self.shell = model, type(model)()

@@ -28,49 +28,52 @@ __all__ = [
 
 
 def node_type(node: onnx.NodeProto) -> str:
-    """The operator, with its domain unless it is ONNX's own."""
+    """Return the operator's name, with its domain unless it is ONNX's own: ``"acme::ChannelShuffle"``."""
     return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
 
 
 def find_node(model: onnx.ModelProto, name: str) -> int:
-    """The place of the one node that has a name, or writes the tensor of that name.
+    """Return the index of the node with a name, or that writes the tensor of that name.
 
     Raises:
         ModelError: there is none, or there are several.
     """
     nodes = model.graph.node
-    found = [index for index, node in enumerate(nodes) if name and name in (node.name, *node.output)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        others = ", ".join(repr(item) for index in found for item in nodes[index].output if item not in ("", name))
+    matches = [index for index, node in enumerate(nodes) if name and name in (node.name, *node.output)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        others = ", ".join(repr(item) for index in matches for item in nodes[index].output if item not in ("", name))
         raise ModelError(
-            f"{len(found)} nodes have the name {name!r}.\nDo: name one by a tensor that it writes: {others}", name=name
+            f"{len(matches)} nodes have the name {name!r}.\nDo: name one by a tensor that it writes: {others}",
+            name=name,
         )
-    within = {inner.name: node_name(node) for node in nodes for body in subgraphs(node) for inner in walk(body.node)}
-    within |= {inner.name: function.name for function in model.functions for inner in walk(function.node)}
-    if name and name in within:
+    container_of = {
+        inner.name: node_name(node) for node in nodes for body in subgraphs(node) for inner in walk(body.node)
+    }
+    container_of |= {inner.name: function.name for function in model.functions for inner in walk(function.node)}
+    if name and name in container_of:
         raise ModelError(
-            f"node {name!r} is within {within[name]!r}; only nodes of the main graph can be replaced.\n"
+            f"node {name!r} is within {container_of[name]!r}; only nodes of the main graph can be replaced.\n"
             "Do: onnx.inliner.inline_local_functions(model) first, if that is a function",
             name=name,
         )
     same_type = [node_name(node) for node in nodes if name in (node.op_type, node_type(node))]
-    raise _unknown("node", name, [node_name(node) for node in nodes], same_type)
+    raise _unknown_name_error("node", name, [node_name(node) for node in nodes], same_type)
 
 
 def check_tensor(tensors: Collection[str], name: str) -> None:
-    """Require a tensor of the graph.
+    """Require that the graph has a tensor.
 
     Raises:
         ModelError: there is none of this name.
     """
     if name not in tensors:
-        raise _unknown("tensor", name, list(tensors), [])
+        raise _unknown_name_error("tensor", name, list(tensors), [])
 
 
 def checked_plugin(where: str, plugin: object) -> Plugin:
-    """The plugin.
+    """Check that an argument is a plugin, and return it.
 
     Raises:
         UsageError: it is none.
@@ -89,7 +92,7 @@ def count_outputs(
     tensors: Mapping[str, Dims | None],
     with_constants: Sequence[str] = (),
 ) -> int | None:
-    """How many outputs a plugin gives for these inputs; None where their dims are unknown.
+    """Return the number of a plugin's outputs for these inputs; None if their dims are unknown.
 
     Args:
         where: The node, for messages.
@@ -106,16 +109,16 @@ def count_outputs(
         check_tensor(tensors, name)
     expected = plugin.num_inputs
     if expected is not None and len(inputs) != expected:
-        fits = len(with_constants) == expected
+        is_count_with_constants = len(with_constants) == expected
         advice = (
             f"inputs={list(with_constants)}) to read constants too"
-            if fits
+            if is_count_with_constants
             else f"inputs=[...]) with {count_text(expected, 'name')}"
         )
         raise DimsError(
             f"{where}: {plugin!r} takes {count_text(expected, 'input')}, and there are {len(inputs)}, constants aside: "
             f"{', '.join(map(repr, inputs)) or 'none'}.\n"
-            f"Do: graph.replace(..., {advice} (in a shell: --inputs {','.join(with_constants) if fits else 'A,B'})",
+            f"Do: graph.replace(..., {advice} (in a shell: --inputs {','.join(with_constants) if is_count_with_constants else 'A,B'})",
             expected=expected,
             found=len(inputs),
         )
@@ -136,7 +139,7 @@ def chosen_outputs(
     read: Collection[str],
     tensors: Collection[str],
 ) -> list[str]:
-    """The tensors that a plugin writes in a node's place.
+    """Return the names of the outputs of a plugin that replaces a node.
 
     Args:
         where: The node, for messages.
@@ -160,19 +163,21 @@ def chosen_outputs(
             expected=count,
             found=len(names),
         )
-    lost = [name for name in node.output if name in read and name not in names]
-    taken = [
+    lost_names = [name for name in node.output if name in read and name not in names]
+    unusable_names = [
         name for name in names if not name or names.count(name) > 1 or (name in tensors and name not in node.output)
     ]
-    if lost:
-        raise ModelError(f"{where}: {lost[0]!r} is read, and the plugin would not write it", name=lost[0])
-    if taken:
-        raise ModelError(f"{where}: {taken[0]!r} is not a free name for an output of the plugin", name=taken[0])
+    if lost_names:
+        raise ModelError(f"{where}: {lost_names[0]!r} is read, and the plugin would not write it", name=lost_names[0])
+    if unusable_names:
+        raise ModelError(
+            f"{where}: {unusable_names[0]!r} is not a free name for an output of the plugin", name=unusable_names[0]
+        )
     return names
 
 
 def check_functions(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto], new: onnx.NodeProto) -> None:
-    """Require that no other node uses a local function of the plugin's name, whose body the plugin's node would get.
+    """Require that no other node calls a local function with the plugin's name, since it would become the plugin's body.
 
     Raises:
         ModelError: one does.
@@ -190,7 +195,7 @@ def check_functions(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto], new
         )
 
 
-def _unknown(what: str, name: str, known: Sequence[str], same_type: Sequence[str]) -> ModelError:
+def _unknown_name_error(what: str, name: str, known: Sequence[str], same_type: Sequence[str]) -> ModelError:
     close = list(dict.fromkeys([*same_type, *difflib.get_close_matches(name, known, n=3)]))[:5]
     near = f"Near: {', '.join(map(repr, close))}." if close else f"The first are {', '.join(map(repr, known[:3]))}."
     return ModelError(

@@ -1,4 +1,4 @@
-"""Models in onnx-ir's form, which passes and engine `cuda` work on: the doors from and to protobuf, and one helper for each job."""
+"""Convert models between protobuf and onnx-ir, and edit onnx-ir graphs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _KINDS: dict[type, str] = {float: "AttrFloat32", int: "AttrInt64", str: "AttrStr
 
 
 def to_ir(model: str | Path | onnx.ModelProto, *, checked: bool = False) -> ir.Model:
-    """Take a model into the form that passes work on.
+    """Convert an ONNX file or model to an onnx-ir model.
 
     Args:
         model: Path or model; passes do not change what was given here, but the result.
@@ -69,42 +69,42 @@ def to_ir(model: str | Path | onnx.ModelProto, *, checked: bool = False) -> ir.M
     try:
         return _with_own_names(_with_plain_domain(onnx_ir.from_proto(proto)))
     except Exception as error:  # onnx-ir raises types of its own
-        place, reason = _unreadable(proto, error)
+        place, reason = _unreadable_part(proto, error)
         raise ModelError(
             f"{model if isinstance(model, (str, Path)) else 'model'}: not a model that passes can work on: {place}{reason}.\n"
             "Do: pip install --upgrade onnx onnx-ir, or export the model with an older opset"
         ) from error
 
 
-def _unreadable(model: onnx.ModelProto, error: BaseException) -> tuple[str, str]:
-    """The first tensor or node of a graph that onnx-ir does not read, with a colon, and why; ``""`` where it reads each."""
+def _unreadable_part(model: onnx.ModelProto, error: BaseException) -> tuple[str, str]:
+    """Return the first tensor or node that onnx-ir cannot read, as ``"node 'x' (Op): "``, and the reason; ``""`` if it reads all."""
     serde, graph = require("onnx_ir", extra="onnx", feature=_FEATURE).serde, model.graph
-    named: list[tuple[str, Callable[[], Any]]] = [
+    readers: list[tuple[str, Callable[[], Any]]] = [
         (f"tensor {tensor.name!r}", lambda tensor=tensor: serde.deserialize_tensor(tensor).dtype)  # type: ignore[misc]
         for tensor in graph.initializer
     ]
     for info in (*graph.input, *graph.output, *graph.value_info):
-        named.append((f"tensor {info.name!r}", functools.partial(serde.deserialize_value_info_proto, info, None)))
+        readers.append((f"tensor {info.name!r}", functools.partial(serde.deserialize_value_info_proto, info, None)))
     for node in graph.node:
-        place = f"node {node_name(node)!r} ({node.op_type})"
-        named.append((place, functools.partial(serde.deserialize_node, node)))
-    for place, read in named:
+        part = f"node {node_name(node)!r} ({node.op_type})"
+        readers.append((part, functools.partial(serde.deserialize_node, node)))
+    for part, read in readers:
         try:
             read()
-        except Exception as found:  # onnx-ir raises types of its own
-            return f"{place}: ", _first_cause(found)
+        except Exception as part_error:  # onnx-ir raises types of its own
+            return f"{part}: ", _first_cause(part_error)
     return "", _first_cause(error)
 
 
 def _first_cause(error: BaseException) -> str:
-    """What the first of a chain of exceptions says."""
+    """Return the message of the first exception of a chain."""
     while error.__cause__ is not None:
         error = error.__cause__
     return str(error) or type(error).__name__
 
 
 def _with_plain_domain(model: ir.Model) -> ir.Model:
-    """Name ONNX's own domain ``""`` in the opset imports too, where the file names it ``"ai.onnx"``."""
+    """Rename ONNX's own domain from ``"ai.onnx"`` to ``""`` in the opset imports; return the model."""
     for imports in (model.opset_imports, *(function.opset_imports for function in model.functions.values())):
         if "ai.onnx" in imports:
             imports.setdefault("", imports.pop("ai.onnx"))
@@ -112,25 +112,29 @@ def _with_plain_domain(model: ir.Model) -> ir.Model:
 
 
 def _with_own_names(model: ir.Model) -> ir.Model:
-    """Let tensors have names of their own: onnx-ir writes the name of a value into the TensorProto that was given."""
-    onnx_ir, named = require("onnx_ir", extra="onnx", feature=_FEATURE), _named()
+    """Replace tensors by ones that store their own name, since onnx-ir writes names into the caller's TensorProtos."""
+    onnx_ir, named_tensor = require("onnx_ir", extra="onnx", feature=_FEATURE), _named_tensor_class()
     for graph in model.graphs():
         for value in graph.initializers.values():
-            if isinstance(value.const_value, named.__base__):
-                value.const_value = named(value.const_value.raw)
-    for node in itertools.chain(model.graph.all_nodes(), *(each.all_nodes() for each in model.functions.values())):
+            if isinstance(value.const_value, named_tensor.__base__):
+                value.const_value = named_tensor(value.const_value.raw)
+    for node in itertools.chain(
+        model.graph.all_nodes(), *(function.all_nodes() for function in model.functions.values())
+    ):
         for name, attribute in list(node.attributes.items()):
-            if attribute.type == onnx_ir.AttributeType.TENSOR and isinstance(attribute.value, named.__base__):
-                node.attributes[name] = onnx_ir.AttrTensor(name, named(attribute.value.raw), attribute.doc_string)
+            if attribute.type == onnx_ir.AttributeType.TENSOR and isinstance(attribute.value, named_tensor.__base__):
+                node.attributes[name] = onnx_ir.AttrTensor(
+                    name, named_tensor(attribute.value.raw), attribute.doc_string
+                )
     return model
 
 
 @functools.cache
-def _named() -> Any:
+def _named_tensor_class() -> Any:
     base: Any = require("onnx_ir.serde", extra="onnx", package="onnx_ir", feature=_FEATURE).TensorProtoTensor
 
     class NamedTensor(base):  # type: ignore[misc]
-        """A TensorProto's tensor whose name is not the proto's."""
+        """A tensor over a TensorProto, with a name of its own."""
 
         __slots__ = ("name",)
 
@@ -152,48 +156,48 @@ def _named() -> Any:
 
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:
-    """Give the model that other libraries take."""
+    """Convert an onnx-ir model to a ModelProto."""
     return require("onnx_ir", extra="onnx", feature=_FEATURE).to_proto(model)  # type: ignore[no-any-return]
 
 
 def names_in(graph: ir.Graph) -> set[str | None]:
-    """The names of a graph's tensors and nodes."""
-    made = (name for node in graph for name in (node.name, *(value.name for value in node.outputs)))
-    return {*(value.name for value in graph.inputs), *graph.initializers, *made}
+    """Return the names of a graph's tensors and nodes."""
+    node_and_output_names = (name for node in graph for name in (node.name, *(value.name for value in node.outputs)))
+    return {*(value.name for value in graph.inputs), *graph.initializers, *node_and_output_names}
 
 
 def unused_name(name: str, taken: set[Any], first: int = 2) -> str:
-    """The name, with a number from ``first`` on where it is taken; from now on it is."""
+    """Return the name, with a number from ``first`` on if it is taken, and add the result to ``taken``."""
     names = itertools.chain((name,), (f"{name}_{number}" for number in itertools.count(first)))
-    unused = next(each for each in names if each not in taken)
+    unused = next(candidate for candidate in names if candidate not in taken)
     taken.add(unused)
     return unused
 
 
 def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
-    """The tensor of an initializer or a Constant node; None of anything else. Nothing is copied."""
+    """Return the tensor of an initializer or a Constant node, not copied; None for other values."""
     if value is None:
         return None
     node = value.producer()
     if value.const_value is not None or node is None or not is_op(node, "Constant"):
         return value.const_value
-    given = node.attributes.get("value")
-    if given is not None and given.type.name == "TENSOR" and not given.is_ref():
+    attribute = node.attributes.get("value")
+    if attribute is not None and attribute.type.name == "TENSOR" and not attribute.is_ref():
         # onnx-ir would hold it against its protocol each time, which takes long
-        tensor: ir.TensorProtocol = given.value
+        tensor: ir.TensorProtocol = attribute.value
         return tensor
     convenience = require("onnx_ir", extra="onnx", feature=_FEATURE).convenience
     return convenience.get_const_tensor(value)  # type: ignore[no-any-return]
 
 
 def array_of(value: ir.Value | None) -> Any:
-    """The NumPy array of an initializer or a Constant node; None of anything else."""
+    """Return the NumPy array of an initializer or a Constant node; None for other values."""
     tensor = constant(value)
     return None if tensor is None else tensor.numpy()
 
 
 def add_constant(graph: ir.Graph, name: str, array: npt.ArrayLike, taken: set[str | None] | None = None) -> ir.Value:
-    """A new initializer; ``taken``: names that it cannot get, by default those of the other initializers."""
+    """Add an initializer and return it; ``taken``: names that it must not get, by default those of the other initializers."""
     onnx_ir = require("onnx_ir", extra="onnx", feature=_FEATURE)
     name = unused_name(name, {*graph.initializers} if taken is None else taken)
     tensor = onnx_ir.Tensor(np.asarray(array, order="C"), name=name)
@@ -204,33 +208,35 @@ def add_constant(graph: ir.Graph, name: str, array: npt.ArrayLike, taken: set[st
 
 
 def set_constant(value: ir.Value, array: npt.NDArray[Any]) -> None:
-    """Give an initializer other values of the same dims and type."""
+    """Replace the values of an initializer by an array of the same dims and type."""
     value.const_value = require("onnx_ir", extra="onnx", feature=_FEATURE).Tensor(array, name=value.name)
 
 
 def names_of(values: Iterable[ir.Value | None]) -> tuple[str, ...]:
-    """Names of a node's inputs or outputs; empty texts for what is left out."""
+    """Return the names of a node's inputs or outputs; ``""`` for optional ones that are left out."""
     return tuple("" if value is None else str(value.name) for value in values)
 
 
 def depths(nodes: Iterable[ir.Node]) -> dict[ir.Node, int]:
-    """How many nodes lie on the longest way from an input to each node; the nodes are in topological order."""
-    found: dict[ir.Node, int] = {}
+    """Return the depth of each node: nodes on the longest path from an input. The nodes must be in topological order."""
+    depth_of: dict[ir.Node, int] = {}
     for node in nodes:
         producers = (value.producer() for value in node.inputs if value is not None)
-        found[node] = 1 + max((found.get(each, 0) for each in producers if each is not None), default=0)
-    return found
+        depth_of[node] = 1 + max(
+            (depth_of.get(producer, 0) for producer in producers if producer is not None), default=0
+        )
+    return depth_of
 
 
 def dims_of(value: ir.Value | None) -> tuple[Any, ...] | None:
-    """A tensor's dims: ints, `SymbolicDim`s where they are free, None where they have no name either. None: unknown rank."""
+    """Return a tensor's dims: ints, `SymbolicDim`s where free, None where free and unnamed; None if the rank is unknown."""
     if value is None or value.shape is None:
         return None
     return tuple(dim if isinstance(dim, int) else SymbolicDim(dim.value) if dim.value else None for dim in value.shape)
 
 
 def dtype_of(value: ir.Value) -> DType | None:
-    """A tensor's element type; None where it is unknown, or none that engines exchange."""
+    """Return a tensor's element type; None if it is unknown, or not a `DType`."""
     try:
         return None if value.dtype is None else DType.of(value.dtype.numpy())
     except (PytrtpluginsError, TypeError):
@@ -238,61 +244,60 @@ def dtype_of(value: ir.Value) -> DType | None:
 
 
 def is_op(node: ir.Node | None, op_type: str, domain: str = "") -> bool:
-    """Whether a node is of this type and domain."""
+    """Return whether a node has this operator and domain."""
     return node is not None and node.op_type == op_type and node.domain == domain
 
 
 def operand(node: ir.Node, index: int) -> ir.Value | None:
-    """An input of a node; None where it is left out."""
+    """Return an input of a node; None if it is left out."""
     return node.inputs[index] if index < len(node.inputs) else None
 
 
 def only_read_by(node: ir.Node, reader: ir.Node) -> bool:
-    """Whether a node's first output has one reader, and is not an output of the model."""
+    """Return whether ``reader`` is the only reader of a node's first output, which is not an output of the model."""
     output = node.outputs[0]
     return [use.node for use in output.uses()] == [reader] and not output.is_graph_output()
 
 
 def set_attributes(node: ir.Node, values: dict[str, Any]) -> None:
-    """Set attributes, of whatever kind."""
+    """Set attributes of a node from Python values."""
     for name, value in values.items():
         node.attributes[name] = _attribute(name, value)
 
 
 def _attribute(name: str, value: Any) -> ir.Attr:
-    """An attribute; onnx-ir would hold numbers, texts and lists of them against all its protocols first, which takes long."""
+    """Return an attribute; numbers, strings and lists of them bypass onnx-ir's slow protocol checks."""
     onnx_ir = require("onnx_ir", extra="onnx", feature=_FEATURE)
-    several = isinstance(value, (list, tuple))
-    types = {type(each) for each in value} if several else {type(value)}
+    is_list = isinstance(value, (list, tuple))
+    types = {type(item) for item in value} if is_list else {type(value)}
     kind = _KINDS.get(types.pop()) if len(types) == 1 else None
     if kind is None:
         return onnx_ir.convenience.convert_attribute(name, value)  # type: ignore[no-any-return]
-    return getattr(onnx_ir, f"{kind}s" if several else kind)(name, value)  # type: ignore[no-any-return]
+    return getattr(onnx_ir, f"{kind}s" if is_list else kind)(name, value)  # type: ignore[no-any-return]
 
 
 def set_dtype(value: ir.Value, kind: ir.DataType) -> None:
-    """Give a value another element type; not so the values that have the same object as their type."""
+    """Set a value's element type, without changing other values that share its type object."""
     value.type = copy.deepcopy(value.type)
     value.dtype = kind
 
 
 def swap(graph: ir.Graph, nodes: Iterable[ir.Node], value: ir.Value) -> None:
-    """Let a value stand for the first output of the last of the nodes, under its name; remove the nodes, last first."""
+    """Replace nodes by a value, which takes the place and name of the last node's first output; remove the nodes."""
     nodes = list(nodes)
-    after = nodes[-1].outputs[0]
-    name, shape, kind = after.name, after.shape, after.type
-    after.replace_all_uses_with(value, replace_graph_outputs=True)
+    old_value = nodes[-1].outputs[0]
+    name, shape, kind = old_value.name, old_value.shape, old_value.type
+    old_value.replace_all_uses_with(value, replace_graph_outputs=True)
     for node in reversed(nodes):
         graph.remove(node, safe=True)
     value.name, value.shape, value.type = name, shape, kind
 
 
 def remove_unused(model: ir.Model) -> bool:
-    """Remove nodes, and then initializers, that lead to no output. Whether there were any.
+    """Remove nodes and initializers that lead to no output; return whether there were any.
 
-    Nodes lose unused optional outputs, and what they leave out behind their last input.
+    Nodes also lose unused optional outputs, and trailing inputs that are left out.
     """
-    # onnx-ir's pass asks ONNX for the outputs of each node's operator, which takes long
     if not _may_have_unused(model):  # onnx-ir's pass takes long: it asks ONNX for the outputs of every operator
         return False
     unused = require("onnx_ir.passes.common", extra="onnx", feature=_FEATURE).RemoveUnusedNodesPass()
@@ -300,12 +305,12 @@ def remove_unused(model: ir.Model) -> bool:
 
 
 def _may_have_unused(model: ir.Model) -> bool:
-    """Whether `remove_unused` may change anything; nodes with graphs inside them, and functions, are not looked into."""
+    """Return whether `remove_unused` may change the model; always true for nodes with subgraphs, and for functions."""
     graph = model.graph
-    kept = {*graph.inputs, *graph.outputs}
+    graph_values = {*graph.inputs, *graph.outputs}
 
     def is_unused(value: ir.Value) -> bool:
-        return value not in kept and not value.uses()
+        return value not in graph_values and not value.uses()
 
     def may_change(node: ir.Node) -> bool:
         if node.op_type == "BatchNormalization" or not node.outputs or any(map(is_unused, node.outputs)):

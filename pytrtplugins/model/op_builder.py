@@ -1,4 +1,4 @@
-"""The builder for a plugin's `decompose`: operators as methods, tensors as values."""
+"""`OpBuilder`, which writes ONNX operators in a plugin's `decompose`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FEATURE = "working on ONNX models"
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor while a decomposition is written.
+    """A symbolic tensor in a decomposition.
 
     Attributes:
         name: Its name in the graph.
@@ -34,18 +34,18 @@ class Value:
     name: str
     dims: Dims = ()
 
-    def _refused(self, *_: object) -> Any:
+    def _raise_operator_error(self, *_: object) -> Any:
         raise TypeError(
             "Python's operators do not work on the tensors of a decomposition.\nDo: op.Mul(x, y), op.Add(x, y), op.Neg(x)"
         )
 
     __array_ufunc__ = None  # so that NumPy leaves its own operators to those below
-    __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = __matmul__ = __neg__ = _refused
-    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rpow__ = __rmatmul__ = _refused
+    __add__ = __sub__ = __mul__ = __truediv__ = __pow__ = __matmul__ = __neg__ = _raise_operator_error
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rpow__ = __rmatmul__ = _raise_operator_error
 
 
 class OpBuilder:
-    """Collects the operators of a decomposition.
+    """Builder of a decomposition: collects ONNX nodes.
 
     Any ONNX operator is a method: ``op.Transpose(x, perm=[0, 2, 1])``. Inputs are `Value`s, or arrays, numbers and lists,
     which become constants (lists of ints: int64; Python's floats: the type of the plugin's first input of floats). The result
@@ -67,16 +67,16 @@ class OpBuilder:
             raise AttributeError(f"OpBuilder has no attribute {op_type!r}; operators start with a capital")
 
         def make(*inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
-            names = [self._input(value) for value in inputs]
-            made = [self._name(op_type) for _ in range(outputs)]
+            input_names = [self._input_name(value) for value in inputs]
+            output_names = [self._new_name(op_type) for _ in range(outputs)]
             helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
-            self.nodes.append(helper.make_node(op_type, names, made, name=made[0], **attributes))
-            values = [Value(name) for name in made]
+            self.nodes.append(helper.make_node(op_type, input_names, output_names, name=output_names[0], **attributes))
+            values = [Value(name) for name in output_names]
             return values[0] if outputs == 1 else values
 
         return make
 
-    def _input(self, value: Any) -> str:
+    def _input_name(self, value: Any) -> str:
         if isinstance(value, Value):
             return value.name
         if value is None:
@@ -84,7 +84,7 @@ class OpBuilder:
         if isinstance(value, (list, tuple)) and any(not is_concrete(item) for item in value):
             raise DimsError(f"{self.doc}: a symbolic dim cannot be a constant; use -1 or 0 in a Reshape", value=value)
         array = np.asarray(value, np.int64 if _all_ints(value) else None)
-        name = self._name("Constant")
+        name = self._new_name("Constant")
         onnx = require("onnx", extra="onnx", feature=_FEATURE)
         tensor = onnx.numpy_helper.from_array(
             array.astype(self.floats.numpy) if array.dtype == np.float64 else array, name
@@ -92,7 +92,7 @@ class OpBuilder:
         self.nodes.append(onnx.helper.make_node("Constant", [], [name], name=name, value=tensor))
         return name
 
-    def _name(self, op_type: str) -> str:
+    def _new_name(self, op_type: str) -> str:
         self._count += 1
         return f"{self.prefix}/{op_type}_{self._count}"
 

@@ -1,4 +1,4 @@
-"""Nodes that nobody here has a class for: they stay as they are, and what does not depend on them can be run.
+"""Opaque nodes: nodes of unknown operators, which stay unchanged. The rest of the model can be run.
 
 Such nodes are TensorRT's own plugins (EfficientNMS_TRT), those of other projects (mmdeploy), and those of an owner's library.
 """
@@ -41,7 +41,7 @@ _DOMAIN = "pytrtplugins.unknown"
 
 
 def opaque_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
-    """Nodes of a domain that neither ONNX, nor a library below an engine, nor a plugin class knows.
+    """Return the nodes whose domain neither ONNX, nor an engine's library, nor a plugin class knows.
 
     Plugins that are not registered, and operators that stand in ONNX's own domain by mistake, are among them after `hide_opaque`.
     """
@@ -49,7 +49,7 @@ def opaque_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
 
 
 def hide_opaque(model: onnx.ModelProto, *, misplaced: bool = True) -> onnx.ModelProto:
-    """A copy in which opaque nodes have a domain of their own, and do not say that they are plugins; `show_opaque` undoes it.
+    """Return a copy in which opaque nodes are not marked as plugins and not in ONNX's domain; `show_opaque` undoes it.
 
     1. A plugin that is not registered is a node like any other then: nobody asks for its class.
     2. An operator that ONNX has in no version, and that stands in ONNX's own domain all the same, gets another domain: ONNX's
@@ -58,17 +58,17 @@ def hide_opaque(model: onnx.ModelProto, *, misplaced: bool = True) -> onnx.Model
     The model itself comes back where there are none.
     """
 
-    def is_plugins(node: onnx.NodeProto) -> bool:
+    def is_unregistered_plugin(node: onnx.NodeProto) -> bool:
         return is_plugin_node(node) and not is_registered(_namespace(node), node.op_type)
 
     def is_misplaced(node: onnx.NodeProto) -> bool:
         return misplaced and _is_misplaced(node)
 
-    if not any(is_plugins(node) or is_misplaced(node) for node in walk(model.graph.node)):
+    if not any(is_unregistered_plugin(node) or is_misplaced(node) for node in walk(model.graph.node)):
         return model
     hidden = copy_of(model)
     for node in walk(hidden.graph.node):
-        if is_plugins(node):
+        if is_unregistered_plugin(node):
             _rename_attribute(node, _NAMESPACE, _HIDDEN)
         if is_misplaced(node):
             node.domain = _DOMAIN
@@ -78,7 +78,7 @@ def hide_opaque(model: onnx.ModelProto, *, misplaced: bool = True) -> onnx.Model
 
 
 def show_opaque(model: onnx.ModelProto) -> None:
-    """Give the nodes of a model back what `hide_opaque` took; the model changes."""
+    """Undo `hide_opaque` in place."""
     for node in walk(model.graph.node):
         _rename_attribute(node, _HIDDEN, _NAMESPACE)
         if node.domain == _DOMAIN:
@@ -87,7 +87,7 @@ def show_opaque(model: onnx.ModelProto) -> None:
 
 
 def shown_node(node: onnx.NodeProto) -> onnx.NodeProto:
-    """A node as it was before `hide_opaque`: itself, or a copy."""
+    """Return a node as it was before `hide_opaque`: itself, or a copy."""
     if node.domain != _DOMAIN and not any(attribute.name == _HIDDEN for attribute in node.attribute):
         return node
     shown = copy_of(node)
@@ -107,7 +107,7 @@ def _onnx_operators() -> frozenset[str]:
 
 
 def with_shapes(model: onnx.ModelProto, shapes: Mapping[str, tuple[Sequence[int | str], str]]) -> onnx.ModelProto:
-    """A copy of a model that says dims and types of tensors which ONNX cannot infer.
+    """Return a copy of a model with dims and types for tensors which ONNX cannot infer.
 
     Args:
         model: The model; it is not changed.
@@ -118,13 +118,13 @@ def with_shapes(model: onnx.ModelProto, shapes: Mapping[str, tuple[Sequence[int 
     """
     onnx = require("onnx", extra="onnx", feature="working on ONNX models")
     described = copy_of(model)
-    given = [name for node in opaque_nodes(hide_opaque(described)) for name in node.output if name]
+    opaque_outputs = [name for node in opaque_nodes(hide_opaque(described)) for name in node.output if name]
     outputs = {info.name: info for info in described.graph.output}
     for name, (dims, kind) in shapes.items():
-        if name not in given:
+        if name not in opaque_outputs:
             raise UsageError(
                 f"shape of {shorten(name)}: no node that nobody has a class for gives such a tensor; "
-                f"they give {', '.join(map(repr, given)) or 'none'}.\nDo: pytrt inspect MODEL --nodes",
+                f"they give {', '.join(map(repr, opaque_outputs)) or 'none'}.\nDo: pytrt inspect MODEL --nodes",
                 name=name,
             )
         element_type = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
@@ -133,13 +133,13 @@ def with_shapes(model: onnx.ModelProto, shapes: Mapping[str, tuple[Sequence[int 
             outputs[name].type.CopyFrom(info.type)
             continue
         set_items(
-            described.graph.value_info, [*(each for each in described.graph.value_info if each.name != name), info]
+            described.graph.value_info, [*(item for item in described.graph.value_info if item.name != name), info]
         )
     return described
 
 
 def computable_part(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The part of a model that does not depend on opaque nodes: it ends at what they read, and at the outputs before them.
+    """Return the part of a model before its opaque nodes: its outputs are their inputs, and outputs that do not depend on them.
 
     Args:
         model: A prepared model; it is not changed. It comes back itself where it has no such nodes.
@@ -149,11 +149,11 @@ def computable_part(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     if not opaque_nodes(model):
         return model
-    behind = _behind(model)
-    ends = [info.name for info in model.graph.output if info.name not in behind]
+    dependent = _dependent_tensors(model)
+    ends = [info.name for info in model.graph.output if info.name not in dependent]
     ends += [name for name in opaque_boundary(model).values() if name not in ends]
-    fixed = constants(model.graph) | {info.name for info in model.graph.input}
-    ends = [name for name in ends if name not in fixed]
+    inputs = constants(model.graph) | {info.name for info in model.graph.input}
+    ends = [name for name in ends if name not in inputs]
     if not ends:
         node = opaque_nodes(model)[0]
         raise ModelError(
@@ -165,43 +165,45 @@ def computable_part(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def opaque_boundary(model: onnx.ModelProto) -> dict[str, str]:
-    """Node and index of an input, such as ``"nms, input 0"`` → the tensor that the node reads there.
+    """Return the border before the opaque nodes: node and input index, such as ``"nms, input 0"`` → tensor.
 
     The nodes are opaque ones and those that depend on them; the tensors are those that can be computed without them.
     """
-    behind, fixed = _behind(model), constants(model.graph)
-    found: dict[str, str] = {}
+    dependent, constant_names = _dependent_tensors(model), constants(model.graph)
+    boundary: dict[str, str] = {}
     for node in model.graph.node:
-        if not behind.isdisjoint(node.output):
+        if not dependent.isdisjoint(node.output):
             for index, name in enumerate(node.input):
-                if name and name not in behind and name not in fixed:
-                    found[f"{node_name(node)}, input {index}"] = name
-    return found
+                if name and name not in dependent and name not in constant_names:
+                    boundary[f"{node_name(node)}, input {index}"] = name
+    return boundary
 
 
 def undescribed_tensors(model: onnx.ModelProto) -> list[str]:
-    """Tensors that opaque nodes give, whose dims or type the model does not say, and which must be known.
+    """Return outputs of opaque nodes without declared dims or type, where these are needed.
 
     They must be known where other nodes read them, or where an output of the model has no dims for that reason.
     """
-    known, opaque = tensors_of(model.graph), opaque_nodes(model)
-    given = [name for node in opaque for name in node.output if name and not has_shape(known, name)]
+    infos, opaque = tensors_of(model.graph), opaque_nodes(model)
+    undescribed = [name for node in opaque for name in node.output if name and not has_shape(infos, name)]
     read = {
-        name for node in model.graph.node if not any(node is each for each in opaque) for name in tensors_read(node)
+        name for node in model.graph.node if not any(node is other for other in opaque) for name in tensors_read(node)
     }
-    outputs = {info.name for info in model.graph.output if not has_shape(known, info.name)}
-    return [name for name in given if name in read or name in outputs]
+    outputs = {info.name for info in model.graph.output if not has_shape(infos, info.name)}
+    return [name for name in undescribed if name in read or name in outputs]
 
 
-def _behind(model: onnx.ModelProto) -> set[str]:
-    """Tensors that opaque nodes give, and all that is computed from these."""
+def _dependent_tensors(model: onnx.ModelProto) -> set[str]:
+    """Return the outputs of opaque nodes, and all tensors computed from these."""
     opaque = opaque_nodes(model)
-    found: set[str] = set()
+    dependent: set[str] = set()
     for node in model.graph.node:
-        is_opaque = any(inner is each for inner in walk([node]) for each in opaque)  # or holds one in a branch or loop
-        if is_opaque or not found.isdisjoint(tensors_read(node)):
-            found.update(name for name in node.output if name)
-    return found
+        is_opaque = any(
+            inner is other for inner in walk([node]) for other in opaque
+        )  # or holds one in a branch or loop
+        if is_opaque or not dependent.isdisjoint(tensors_read(node)):
+            dependent.update(name for name in node.output if name)
+    return dependent
 
 
 def _namespace(node: onnx.NodeProto) -> str:

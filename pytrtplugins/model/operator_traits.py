@@ -1,4 +1,4 @@
-"""Facts about ONNX's operators that hold whatever computes them: a row an operator, with its traits."""
+"""Table of ONNX's operators and their traits: facts that hold for every implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of ONNX models: copies without the weights, and dims in this package's words."""
+"""Helpers for ONNX protobuf messages: copies without weights, and their dims and types as `Dims` and `DType`."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ _Message = TypeVar("_Message")
 
 
 def copy_of(message: _Message) -> _Message:
-    """A copy of a message."""
+    """Return a copy of a message."""
     twin: Any = type(message)()
     twin.CopyFrom(message)
     return twin  # type: ignore[no-any-return]
 
 
 def copy_fields(source: Any, target: Any, *, without: Collection[str]) -> None:
-    """Copy a message into an empty one, less some of its fields, which may be large and are never touched."""
+    """Copy a message into an empty one, except some of its fields, which may be large and are not read."""
     for field, value in source.ListFields():
         if field.name in without:
             continue
@@ -80,7 +80,7 @@ def copy_fields(source: Any, target: Any, *, without: Collection[str]) -> None:
 
 
 def without_data(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with large initializers as inputs: shape inference copies the model, and stops at 2 GB."""
+    """Return a copy with inputs in place of large initializers, for shape inference, whose limit is 2 GB."""
     graph, light = model.graph, type(model)()
     copy_fields(model, light, without=("graph", "functions"))
     copy_fields(graph, light.graph, without=("initializer",))
@@ -97,12 +97,12 @@ def without_data(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def with_data(light: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto:
-    """Give a model that `without_data` made the large initializers back that the model has; it changes."""
-    kept = {tensor.name for tensor in light.graph.initializer}
+    """Put the large initializers of ``model`` back into ``light``, made by `without_data`; return ``light``."""
+    present = {tensor.name for tensor in light.graph.initializer}
     weights = [
         tensor
         for tensor in model.graph.initializer
-        if tensor.name not in kept and math.prod(tensor.dims) > LARGEST_SMALL
+        if tensor.name not in present and math.prod(tensor.dims) > LARGEST_SMALL
     ]
     names = {tensor.name for tensor in weights} - {info.name for info in model.graph.input}
     keep_items(light.graph.input, lambda info: info.name not in names)
@@ -111,18 +111,18 @@ def with_data(light: onnx.ModelProto, model: onnx.ModelProto) -> onnx.ModelProto
 
 
 def infos_of(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:
-    """Descriptions of a graph's inputs, outputs and what lies between, by name."""
+    """Return the `ValueInfoProto` of each input, output and intermediate tensor of a graph, by name."""
     return {info.name: info for info in (*graph.input, *graph.value_info, *graph.output)}
 
 
 def tensors_of(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:
-    """Descriptions of a graph's tensors by name, those of its constants too."""
+    """Return the `ValueInfoProto` of each tensor of a graph, including constants, by name."""
     return {tensor.name: weight_info(tensor) for tensor in graph.initializer} | infos_of(graph)
 
 
 @functools.cache
 def numpy_type(kind: int) -> np.dtype[Any]:
-    """NumPy's type of an element type that ONNX gives by its number."""
+    """Return NumPy's dtype of an ONNX element type, ``TensorProto.DataType``."""
     dtype: np.dtype[Any] = np.dtype(
         require("onnx.helper", extra="onnx", feature=_FEATURE).tensor_dtype_to_np_dtype(kind)
     )
@@ -130,27 +130,27 @@ def numpy_type(kind: int) -> np.dtype[Any]:
 
 
 def arrays_of(tensors: Iterable[onnx.TensorProto]) -> dict[str, npt.NDArray[Any]]:
-    """The values of constants, by name."""
+    """Return the arrays of constants, by name."""
     to_array = require("onnx.numpy_helper", extra="onnx", feature=_FEATURE).to_array
     return {tensor.name: to_array(tensor) for tensor in tensors}
 
 
 def node_name(node: onnx.NodeProto | ir.Node) -> str:
-    """What a node is found by, in either form: its name, or its first output where it has none."""
+    """Return a node's name, or its first output's name if it has none."""
     outputs: Any = node.output if hasattr(node, "output") else (value.name for value in node.outputs)
     return node.name or next(filter(None, outputs), "")
 
 
 def weight_info(tensor: onnx.TensorProto) -> onnx.ValueInfoProto:
-    """The description of a constant."""
+    """Return the `ValueInfoProto` of a constant."""
     helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
     return helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))  # type: ignore[no-any-return]
 
 
 def info_dims(info: onnx.ValueInfoProto) -> Dims:
-    """The dims that a description has; a free one without a name that says something is named after the tensor and its place.
+    """Return the dims of a `ValueInfoProto`; a free dim without a useful name gets the name ``TENSOR.AXIS``.
 
-    `AnyDims`: it has no shape, so that the rank is unknown.
+    `AnyDims` if it has no shape, so that the rank is unknown.
     """
     if not info.type.tensor_type.HasField("shape"):
         return AnyDims()
@@ -158,13 +158,13 @@ def info_dims(info: onnx.ValueInfoProto) -> Dims:
     def dim(index: int, proto: Any) -> Dim:
         if proto.HasField("dim_value") and proto.dim_value >= 0:
             return int(proto.dim_value)
-        return SymbolicDim(proto.dim_param if _says_something(proto.dim_param) else f"{info.name}.{index}")
+        return SymbolicDim(proto.dim_param if _is_useful_name(proto.dim_param) else f"{info.name}.{index}")
 
     return tuple(dim(index, proto) for index, proto in enumerate(info.type.tensor_type.shape.dim))
 
 
 def type_text(info: onnx.ValueInfoProto) -> str:
-    """The type that a description has: an element type, or a kind such as ``sequence``; ``type unknown`` where it has none."""
+    """Return the type as text: an element type, a kind such as ``sequence``, or ``type unknown``."""
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type":
         return "type unknown" if kind is None else kind.removesuffix("_type").replace("_", " ")
@@ -173,7 +173,7 @@ def type_text(info: onnx.ValueInfoProto) -> str:
 
 
 def info_dtype(info: onnx.ValueInfoProto) -> DType:
-    """The element type of an input or output of a model.
+    """Return the element type of an input or output of a model.
 
     Raises:
         ModelError: it is not a tensor, or one of a type that engines do not exchange, such as text.
@@ -185,34 +185,34 @@ def info_dtype(info: onnx.ValueInfoProto) -> DType:
             "are tensors.\nDo: let the model take and give tensors",
             tensor=info.name,
         )
-    found, name = _element_type(info.type.tensor_type.elem_type)
-    if found is None:
-        what = "of an unknown element type" if name == "undefined" else f"of the element type {name}"
-        steps = {
+    dtype, name = _element_type(info.type.tensor_type.elem_type)
+    if dtype is None:
+        type_words = "of an unknown element type" if name == "undefined" else f"of the element type {name}"
+        advice_of = {
             "undefined": "give it a type: info.type.tensor_type.elem_type = onnx.TensorProto.FLOAT",
             "string": "let the model take and give numbers; text within it may stay",
         }
         raise ModelError(
-            f"tensor {info.name!r} is {what}; inputs and outputs of engines are of {', '.join(DType)}.\n"
-            f"Do: {steps.get(name, 'put a Cast to one of these types in the model')}",
+            f"tensor {info.name!r} is {type_words}; inputs and outputs of engines are of {', '.join(DType)}.\n"
+            f"Do: {advice_of.get(name, 'put a Cast to one of these types in the model')}",
             tensor=info.name,
             dtype=name,
         )
-    return found
+    return dtype
 
 
 @functools.cache
 def _element_type(kind: int) -> tuple[DType | None, str]:
-    """The type for a number of ONNX's, None where engines do not exchange it; and its name there."""
+    """Return the `DType` of an ONNX element type, None if engines do not exchange it, and ONNX's name of it."""
     name = require("onnx", extra="onnx", feature=_FEATURE).TensorProto.DataType.Name(kind).lower()
-    found = _ONNX_NAMES.get(name, name)
-    return (DType(found) if found in list(DType) else None), name
+    numpy_name = _ONNX_NAMES.get(name, name)
+    return (DType(numpy_name) if numpy_name in list(DType) else None), name
 
 
-def _says_something(name: str) -> bool:
+def _is_useful_name(name: str) -> bool:
     return bool(name) and name not in NAMELESS_DIMS
 
 
 def has_shape(infos: Mapping[str, onnx.ValueInfoProto], name: str) -> bool:
-    """Whether a tensor is described, with a shape."""
+    """Return whether a tensor's `ValueInfoProto` is there and has a shape."""
     return name in infos and infos[name].type.tensor_type.HasField("shape")

@@ -1,4 +1,4 @@
-"""Shapes of an ONNX graph that changes: inferred again, and refused where a node cannot take them."""
+"""Infer the shapes of an edited ONNX graph again, and refuse an edit whose shapes a node does not accept."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from .proto import copy_of, has_shape, info_dims, infos_of, node_name, without_d
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["changed", "dims_text", "import_domain", "inferred", "known_infos"]
+__all__ = ["dims_text", "import_domain", "infer_after_change", "infer_without_weights", "known_infos", "store"]
 
 _UNREGISTERED = "unregistered"  # in copies for inference: the domain of plugins that nobody registered
 
 
 def known_infos(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
-    """Name → description of each tensor whose shape is known, constants aside."""
+    """Return name → `ValueInfoProto` of each tensor with a known shape, without constants."""
     infos = infos_of(model.graph)
     return {name: info for name, info in infos.items() if has_shape(infos, name)}
 
 
-def inferred(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without its weights, with shapes; plugins that nobody registered count as unknown operators."""
+def infer_without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy without large weights and with inferred shapes; unregistered plugins count as unknown operators."""
     light = without_data(model)
     for node in light.graph.node:
         if is_plugin_node(node) and not _is_usable(node):
@@ -44,19 +44,19 @@ def inferred(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def import_domain(model: onnx.ModelProto, domain: str) -> None:
-    """Let the model know a domain of operators."""
+    """Add a domain to the model's opset imports if it is missing."""
     if all(item.domain != domain for item in model.opset_import):
         model.opset_import.add(domain=domain, version=1)
 
 
-def changed(
+def infer_after_change(
     model: onnx.ModelProto,
     nodes: Sequence[onnx.NodeProto],
     new: onnx.NodeProto,
     replaces: Mapping[str, str],
     renamed: Mapping[str, str],
 ) -> dict[str, onnx.ValueInfoProto]:
-    """Infer the shapes of a model whose nodes change.
+    """Infer the shapes of a model after a change of its nodes.
 
     Args:
         model: The model before; it is not changed.
@@ -77,21 +77,21 @@ def changed(
     trial = without_data(model)
     set_items(trial.graph.node, nodes)
     keep_items(trial.graph.value_info, lambda info: info.name not in stale)
-    trial.graph.value_info.extend(_renamed(before[old], name) for name, old in renamed.items() if old in before)
+    trial.graph.value_info.extend(_with_name(before[old], name) for name, old in renamed.items() if old in before)
     for info in trial.graph.output:
         if info.name in stale:
             info.ClearField("type")
     try:
-        result = inferred(trial)
+        result = infer_without_weights(trial)
     except DimsError as error:
         if error.facts.get("node") == new.name:
             raise
-        raise DimsError(f"{_change(new, replaces, before, {})}; behind it, {error}", **error.facts) from error
+        raise DimsError(f"{_change_text(new, replaces, before, {})}; behind it, {error}", **error.facts) from error
     after = known_infos(result)
-    if all(name in after and _same(after[name], before.get(old)) for name, old in replaces.items()):
+    if all(name in after and _same_type(after[name], before.get(old)) for name, old in replaces.items()):
         # what only the file knows, behind operators that nobody knows, is still true
         return {name: info for name, info in before.items() if name in stale} | after
-    _check_readers(result, nodes, stale, _change(new, replaces, before, after))
+    _check_readers(result, nodes, stale, _change_text(new, replaces, before, after))
     unknown = {info.name: info for info in result.graph.output if info.name in stale and info.name not in after}
     for info in model.graph.output:
         if info.name in unknown and not unknown[info.name].type.tensor_type.elem_type:
@@ -101,7 +101,7 @@ def changed(
 
 
 def store(model: onnx.ModelProto, infos: Mapping[str, onnx.ValueInfoProto]) -> None:
-    """Write the descriptions of tensors into a model, in place of those that it has."""
+    """Replace a model's ``value_info`` and the types of its outputs, in place."""
     graph = model.graph
     outputs = {info.name for info in graph.output}
     inner = [name for node in graph.node for name in node.output if name and name not in outputs]
@@ -112,11 +112,11 @@ def store(model: onnx.ModelProto, infos: Mapping[str, onnx.ValueInfoProto]) -> N
 
 
 def dims_text(dims: Dims | None) -> str:
-    """Dims for messages."""
+    """Return dims as text for messages."""
     return "of unknown dims" if dims is None else f"({', '.join(map(str, dims))})"
 
 
-def _change(
+def _change_text(
     new: onnx.NodeProto,
     replaces: Mapping[str, str],
     before: Mapping[str, onnx.ValueInfoProto],
@@ -131,7 +131,7 @@ def _change(
 
 
 def _check_readers(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto], stale: set[str], change: str) -> None:
-    """Find the first operator that cannot take the new shapes."""
+    """Raise an error for the first node that does not accept the new shapes of its inputs."""
     helper = require("onnx.helper", extra="onnx")
     types = {name: info.type for name, info in known_infos(model).items()}
     data = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -158,20 +158,20 @@ def _refusal(
     data: Mapping[str, onnx.TensorProto],
     opsets: Sequence[onnx.OperatorSetIdProto],
 ) -> str:
-    """Why an operator cannot take its inputs; empty when it can, or when nobody knows."""
+    """Return why a node does not accept its inputs; ``""`` if it does, or if its operator is unknown."""
     onnx = require("onnx", extra="onnx")
     version = next((item.version for item in opsets if item.domain == node.domain), 0)
     if not onnx.defs.has(node.op_type, version, node.domain):
         return ""
     try:
-        found = infer_node(node, types, data, version)
+        output_types = infer_node(node, types, data, version)
     except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError) as error:  # of dims; of element types
         return str(error).rpartition("]")[2].strip()
-    return _unchecked_by_onnx(node, {**types, **found})
+    return _unchecked_by_onnx(node, {**types, **output_types})
 
 
 def _unchecked_by_onnx(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> str:
-    """What ONNX's own rules let pass: the channels of a convolution, the number of elements of a Reshape."""
+    """Check what ONNX's inference does not: channels of a convolution, number of elements of a Reshape; return the error."""
     if node.op_type in ("Conv", "ConvTranspose"):
         x, weights = (_type_dims(types[name]) for name in node.input[:2])
         group = next((attribute.i for attribute in node.attribute if attribute.name == "group"), 1)
@@ -180,13 +180,13 @@ def _unchecked_by_onnx(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]
             return f"the weights are for {expected} channels"
     if node.op_type == "Reshape" and types[node.output[0]].tensor_type.HasField("shape"):
         dims = [_type_dims(types[name]) for name in (node.input[0], node.output[0])]
-        (before, free), (after, also_free) = (_elements(item) for item in dims)
+        (before, free), (after, also_free) = (_element_count(item) for item in dims)
         if free == also_free and before != after:
             return f"{dims_text(dims[1])} has another number of elements"
     return ""
 
 
-def _elements(dims: Dims) -> tuple[int, Counter[str]]:
+def _element_count(dims: Dims) -> tuple[int, Counter[str]]:
     return math.prod(int(dim) for dim in dims if is_concrete(dim)), Counter(str(d) for d in dims if not is_concrete(d))
 
 
@@ -195,13 +195,13 @@ def _type_dims(kind: onnx.TypeProto) -> Dims:
     return info_dims(onnx.ValueInfoProto(type=kind))
 
 
-def _same(info: onnx.ValueInfoProto, other: onnx.ValueInfoProto | None) -> bool:
+def _same_type(info: onnx.ValueInfoProto, other: onnx.ValueInfoProto | None) -> bool:
     if other is None:
         return False
     return info_dims(info) == info_dims(other) and info.type.tensor_type.elem_type == other.type.tensor_type.elem_type
 
 
-def _renamed(info: onnx.ValueInfoProto, name: str) -> onnx.ValueInfoProto:
+def _with_name(info: onnx.ValueInfoProto, name: str) -> onnx.ValueInfoProto:
     twin = copy_of(info)
     twin.name = name
     return twin

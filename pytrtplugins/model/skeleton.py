@@ -1,4 +1,4 @@
-"""Unknown operators: the inputs and outputs of a node, and the plugin class to start from."""
+"""Unknown operators: signatures of their nodes, and source of a plugin class to start from."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _Scope = tuple[ChainMap[str, "onnx.ValueInfoProto"], ChainMap[str, bool]]
 
 
 def nodes_beyond_onnx(model: onnx.ModelProto) -> list[onnx.NodeProto]:
-    """Nodes that are neither ONNX's own operators nor plugins nor calls of functions; those inside of branches, loops and functions too."""
+    """Return the nodes, also of subgraphs and functions, that are no ONNX operators, plugins or function calls."""
     defs, opset = require("onnx.defs", extra="onnx", feature="reading ONNX models"), standard_opset(model)
     functions = {(function.domain, function.name) for function in model.functions}
     opsets = {item.domain: item.version for item in model.opset_import}
@@ -56,12 +56,12 @@ def nodes_beyond_onnx(model: onnx.ModelProto) -> list[onnx.NodeProto]:
 
 
 def unknown_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
-    """Those of `nodes_beyond_onnx` of a domain of somebody's own, which no library below an engine can know."""
+    """Return the nodes of custom domains, which neither ONNX nor an engine's library can know."""
     return [node for node in nodes_beyond_onnx(model) if node.domain and not node.domain.startswith(_LIBRARIES)]
 
 
 class Signatures:
-    """What the nodes of a model read and give: ``x: float32[N, 3, 8, 8], w: float32[3] (constant) → y: float32``.
+    """Signatures of a model's nodes as text: ``x: float32[N, 3, 8, 8], w: float32[3] (constant) → y: float32``.
 
     Args:
         model: With the types and dims of its tensors.
@@ -73,9 +73,12 @@ class Signatures:
         self._main: _Scope = (ChainMap(), ChainMap())
         self._main = self._add(model.graph, self._main)
 
-    def _add(self, graph: onnx.GraphProto, around: _Scope) -> _Scope:
-        infos, fixed = around
-        scope = infos.new_child(tensors_of(graph)), fixed.new_child({item.name: True for item in graph.initializer})
+    def _add(self, graph: onnx.GraphProto, outer_scope: _Scope) -> _Scope:
+        infos, constant_names = outer_scope
+        scope = (
+            infos.new_child(tensors_of(graph)),
+            constant_names.new_child({item.name: True for item in graph.initializer}),
+        )
         for node in graph.node:
             self._nodes.append(node)
             self._scopes[id(node)] = scope
@@ -84,20 +87,20 @@ class Signatures:
         return scope
 
     def of(self, node: onnx.NodeProto) -> str:
-        """That of a node of the model, or of a graph inside one of its nodes; others are taken for nodes of the main graph."""
-        known, fixed = self._scopes.get(id(node), self._main)
+        """Return the signature of a node of the model or of a subgraph; other nodes count as nodes of the main graph."""
+        infos, constant_names = self._scopes.get(id(node), self._main)
 
-        def described(name: str) -> str:
-            if name not in known:
+        def tensor_text(name: str) -> str:
+            if name not in infos:
                 return f"{name}: type unknown" if name else "nothing"
-            dims = f"[{', '.join(map(str, info_dims(known[name])))}]" if has_shape(known, name) else ""
-            return f"{name}: {type_text(known[name])}{dims}{' (constant)' if name in fixed else ''}"
+            dims = f"[{', '.join(map(str, info_dims(infos[name])))}]" if has_shape(infos, name) else ""
+            return f"{name}: {type_text(infos[name])}{dims}{' (constant)' if name in constant_names else ''}"
 
-        return f"{', '.join(map(described, node.input))} → {', '.join(map(described, node.output))}"
+        return f"{', '.join(map(tensor_text, node.input))} → {', '.join(map(tensor_text, node.output))}"
 
 
 def skeleton(node: onnx.NodeProto, types: Mapping[str, DType] | None = None) -> str:
-    """Python source of a plugin class that runs the node as it stands, once its two methods are filled in.
+    """Return Python source of a plugin class for a node; its two methods are to be filled in.
 
     Args:
         node: The node.
@@ -107,19 +110,21 @@ def skeleton(node: onnx.NodeProto, types: Mapping[str, DType] | None = None) -> 
     outputs = [name for name in node.output if name]
     arguments = ", ".join(("self", *inputs))
     attributes = node_attributes(node)
-    fields = [line for name, value in attributes.items() if (line := _field(name, value))]
-    left_out = [name for name, value in attributes.items() if not _field(name, value)]
-    several = len(outputs) > 1
+    fields = [line for name, value in attributes.items() if (line := _field_source(name, value))]
+    left_out = [name for name, value in attributes.items() if not _field_source(name, value)]
+    has_several_outputs = len(outputs) > 1
     dims = (
-        "(" + ", ".join(inputs[:1] * len(outputs) or ["()"] * len(outputs)) + ")" if several else (inputs or ["()"])[0]
+        "(" + ", ".join(inputs[:1] * len(outputs) or ["()"] * len(outputs)) + ")"
+        if has_several_outputs
+        else (inputs or ["()"])[0]
     )
     name = _class_name(node)
-    named = "" if name == node.op_type else f", name={node.op_type!r}"
+    name_argument = "" if name == node.op_type else f", name={node.op_type!r}"
     lines = [
         "import pytrtplugins as ptp",
         *(["import numpy as np"] if any("np." in line for line in fields) else []),
         "", "",
-        f"@ptp.plugin(namespace={_namespace(node)!r}{named})",
+        f"@ptp.plugin(namespace={_namespace(node)!r}{name_argument})",
         f"class {name}(ptp.Plugin):",
         f'    """What {node.op_type} computes."""',
         "",
@@ -139,19 +144,21 @@ def skeleton(node: onnx.NodeProto, types: Mapping[str, DType] | None = None) -> 
 def _types_source(
     node: onnx.NodeProto, inputs: Sequence[str], outputs: Sequence[str], types: Mapping[str, DType]
 ) -> list[str]:
-    """The methods of a class whose tensors differ in element type, or are not floats; none where the types are not known."""
-    read = [types.get(name) for name in node.input]
-    if not read or len(read) != len(inputs) or None in read:
+    """Return source lines of the methods for element types other than float32; none if the types are unknown."""
+    input_types = [types.get(name) for name in node.input]
+    if not input_types or len(input_types) != len(inputs) or None in input_types:
         return []
-    guess = next((dtype for dtype in read if dtype in _FLOATS), read[0])  # of an output whose type nobody knows
-    given = [types.get(name, guess) for name in outputs]
-    if {*read, *given} <= {DType.FLOAT32}:
+    default = next(
+        (dtype for dtype in input_types if dtype in _FLOATS), input_types[0]
+    )  # of an output whose type nobody knows
+    output_types = [types.get(name, default) for name in outputs]
+    if {*input_types, *output_types} <= {DType.FLOAT32}:
         return []
-    words = [f"ptp.DType.{dtype.name}" for dtype in (*read, *given) if dtype is not None]
-    given_words = ", ".join(words[len(read) :])
+    words = [f"ptp.DType.{dtype.name}" for dtype in (*input_types, *output_types) if dtype is not None]
+    output_words = ", ".join(words[len(input_types) :])
     return [
         f"    def output_dtypes({', '.join(('self', *inputs))}):",
-        f"        return {given_words if len(given) == 1 else f'({given_words})'}  # the types of {', '.join(outputs)}",
+        f"        return {output_words if len(output_types) == 1 else f'({output_words})'}  # the types of {', '.join(outputs)}",
         "",
         "    def supports_format(self, position, descs):",
         f"        dtypes = ({', '.join(words)})  # of the inputs, then of the outputs",
@@ -161,23 +168,26 @@ def _types_source(
 
 
 def _known_types(model: onnx.ModelProto, node: onnx.NodeProto) -> dict[str, DType]:
-    """Element types of the tensors around a node, where the model says them and plugins have them."""
-    kinds = {name: info.type.tensor_type.elem_type for name, info in _infos(model, node).items()}
-    named = {dtype.value: dtype for dtype in PLUGIN_DTYPES}
-    found = {name: named.get(numpy_type(kind).name) for name, kind in kinds.items() if kind}
-    return {name: dtype for name, dtype in found.items() if dtype}
+    """Return the known element types of the tensors in a node's scope, if plugins support them."""
+    kinds = {name: info.type.tensor_type.elem_type for name, info in _scope_infos(model, node).items()}
+    dtype_of = {dtype.value: dtype for dtype in PLUGIN_DTYPES}
+    dtypes = {name: dtype_of.get(numpy_type(kind).name) for name, kind in kinds.items() if kind}
+    return {name: dtype for name, dtype in dtypes.items() if dtype}
 
 
-def _infos(model: onnx.ModelProto, node: onnx.NodeProto) -> dict[str, onnx.ValueInfoProto]:
-    """The tensors of the graphs around a node."""
-    known: dict[str, onnx.ValueInfoProto] = {}
-    for graph in (model.graph, *(step for outer in _around(model, node) for step in subgraphs(outer))):
-        known |= tensors_of(graph)
-    return known
+def _scope_infos(model: onnx.ModelProto, node: onnx.NodeProto) -> dict[str, onnx.ValueInfoProto]:
+    """Return the `ValueInfoProto` of each tensor in a node's scope, by name."""
+    infos: dict[str, onnx.ValueInfoProto] = {}
+    for graph in (
+        model.graph,
+        *(graph_inside for outer in _containers(model, node) for graph_inside in subgraphs(outer)),
+    ):
+        infos |= tensors_of(graph)
+    return infos
 
 
 def guide(model: onnx.ModelProto, node: onnx.NodeProto, engine: str, lacking: Iterable[onnx.NodeProto]) -> str:
-    """What to do about a node whose operator an engine lacks: its signature, the commands, and the plugin class to begin with.
+    """Return advice on a node that an engine does not support: its signature, commands, and source of a plugin class.
 
     Args:
         model: With the types and dims of its tensors.
@@ -185,30 +195,32 @@ def guide(model: onnx.ModelProto, node: onnx.NodeProto, engine: str, lacking: It
         engine: Name of the engine.
         lacking: All nodes whose operators it lacks; the other operators are listed with their numbers of nodes.
     """
-    around = _around(model, node)
-    within = "".join(f" within {node_name(outer)!r} ({node_type(outer)})" for outer in around[-1:])
+    containers = _containers(model, node)
+    container_text = "".join(f" within {node_name(outer)!r} ({node_type(outer)})" for outer in containers[-1:])
     name, place = _class_name(node), node_name(node)
     file = f"{re.sub(r'[^a-z0-9_]', '_', name.lower())}.py"
     all_lacking = list(lacking)  # alive, so that each keeps its id
     others = Counter({id(item): node_type(item) for item in all_lacking}.values())
     del others[node_type(node)]
-    lines = [f"(node {place!r}{within}: {Signatures(model).of(node)})."]
+    lines = [f"(node {place!r}{container_text}: {Signatures(model).of(node)})."]
     if others:
         lines.append(
-            f"Nor does it have these, of which `pytrt inspect MODEL --engine {engine}` lists the nodes: {_counted(others)}"
+            f"Nor does it have these, of which `pytrt inspect MODEL --engine {engine}` lists the nodes: {_operator_counts_text(others)}"
         )
     if node.domain.startswith(_LIBRARIES) or not node.domain:
         lines.append("Another engine may have it; `pytrt inspect MODEL --engine NAME` says what an engine lacks.")
     lines.append(f"Do: write it as a plugin, for instance in {file}, from the class below; then")
     if _namespace(node) == node.domain:
         lines.append(f"  pytrt run MODEL --plugins {file}     (in Python: import it before build(...))")
-    if not around:
-        fixed, given = constants(model.graph), [item for item in node.input if item]
-        inputs = f" --inputs {shlex.quote(','.join(given))}" if not fixed.isdisjoint(given) else ""
+    if not containers:
+        constant_names, input_names = constants(model.graph), [item for item in node.input if item]
+        inputs = f" --inputs {shlex.quote(','.join(input_names))}" if not constant_names.isdisjoint(input_names) else ""
         attributes = node_attributes(node)
-        taken = " --from-node" if attributes and all(_field(*item) for item in attributes.items()) else ""
+        from_node_option = (
+            " --from-node" if attributes and all(_field_source(*item) for item in attributes.items()) else ""
+        )
         lines.append(
-            f"  pytrt replace MODEL {shlex.quote(place)} {file}:{name}{taken}{inputs} -o OUT.onnx     (in Python: Graph.replace)"
+            f"  pytrt replace MODEL {shlex.quote(place)} {file}:{name}{from_node_option}{inputs} -o OUT.onnx     (in Python: Graph.replace)"
         )
     elif _namespace(node) != node.domain:
         lines.append(
@@ -217,8 +229,8 @@ def guide(model: onnx.ModelProto, node: onnx.NodeProto, engine: str, lacking: It
     return "\n".join(lines) + f"\n\n{skeleton(node, _known_types(model, node))}"
 
 
-def _counted(operators: Counter[str]) -> str:
-    """Operators with their numbers of nodes, most nodes first: the first one, and as many more as some lines hold."""
+def _operator_counts_text(operators: Counter[str]) -> str:
+    """Return operators with their node counts as text, most nodes first, shortened to a few lines."""
     parts = [f"{kind} ({count})" for kind, count in operators.most_common()]
     lengths = itertools.accumulate(len(part) + 2 for part in parts)
     shown = max(1, sum(length <= _MOST_CHARACTERS for length in lengths))
@@ -230,39 +242,39 @@ def _class_name(node: onnx.NodeProto) -> str:
 
 
 def _namespace(node: onnx.NodeProto) -> str:
-    """The plugin's: the node's domain, unless operators of that domain are never plugins."""
+    """Return the namespace for a node's plugin: its domain, or ``custom`` if operators of that domain are never plugins."""
     return _OWN if node.domain in STANDARD_DOMAINS else node.domain
 
 
-def _around(model: onnx.ModelProto, node: onnx.NodeProto) -> list[onnx.NodeProto]:
-    """The nodes in whose graphs a node stands, from the outermost on."""
+def _containers(model: onnx.ModelProto, node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """Return the nodes whose subgraphs contain a node, outermost first."""
 
     def search(nodes: Iterable[onnx.NodeProto]) -> list[onnx.NodeProto] | None:
-        for each in nodes:
-            if each is node:
+        for candidate in nodes:
+            if candidate is node:
                 return []
-            for body in subgraphs(each):
-                found = search(body.node)
-                if found is not None:
-                    return [each, *found]
+            for body in subgraphs(candidate):
+                path = search(body.node)
+                if path is not None:
+                    return [candidate, *path]
         return None
 
     return search(model.graph.node) or []
 
 
 def _identifiers(names: Any, default: str) -> list[str]:
-    """Names of tensors as names of arguments, each once."""
-    found: list[str] = []
+    """Return unique Python identifiers for tensor names."""
+    identifiers: list[str] = []
     for name in names:
-        plain = re.sub(r"\W", "_", name.rpartition("/")[2]).strip("_") or default
-        if not plain.isidentifier() or keyword.iskeyword(plain) or plain == "self":
-            plain = f"{default}_{plain}"
-        found.append(plain if plain not in found else f"{plain}_{len(found)}")
-    return found
+        identifier = re.sub(r"\W", "_", name.rpartition("/")[2]).strip("_") or default
+        if not identifier.isidentifier() or keyword.iskeyword(identifier) or identifier == "self":
+            identifier = f"{default}_{identifier}"
+        identifiers.append(identifier if identifier not in identifiers else f"{identifier}_{len(identifiers)}")
+    return identifiers
 
 
-def _field(name: str, value: Any) -> str:
-    """The declaration of a field; empty for what cannot be one."""
+def _field_source(name: str, value: Any) -> str:
+    """Return the source of a field's declaration; ``""`` if the attribute cannot be a field."""
     if not name.isidentifier() or keyword.iskeyword(name):
         return ""
     value = tuple(value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Where a Slice begins and ends: ONNX bounds numbers that lie outside otherwise than Python does."""
+"""Convert the start and end of an ONNX Slice to a Python slice; the two clamp differently."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["bounded_slice"]
 
 
 def bounded_slice(size: int, start: int, end: int, step: int) -> slice:
-    """The slice of an axis that a Slice of ONNX takes.
+    """Return the Python slice of one axis that equals an ONNX Slice.
 
     A start outside moves to the nearest element; Python's ``[-9::-1]`` of four elements is empty, ONNX's is the first one.
 

@@ -76,12 +76,12 @@ def test_a_clipping_has_the_share_above_the_threshold_and_says_its_figures():
     histogram.add(np.float32([0.25] * 60 + [0.75] * 30 + [3.0] * 10))
     found = clipping_of("x", histogram, 0.75 - 1 / 512)  # bins are 1/512 wide: 0.75 lies in the one that begins here
     assert (found.tensor, found.maximum, found.share) == ("x", 3.0, 0.4)
-    assert found.lost == found.whole - found.sqnr > 1
+    assert found.lost == found.unclipped_sqnr - found.sqnr > 1
     half = clipping_of("x", histogram, 0.5)
     assert half is not None
     assert half.share == 0.4
     assert clipping_of("x", histogram, 0.75 + 1 / 512).share == 0.1
-    text = str(dataclasses.replace(half, share=0.55, sqnr=12.345, whole=40.0))
+    text = str(dataclasses.replace(half, share=0.55, sqnr=12.345, unclipped_sqnr=40.0))
     assert text == "'x' saturates at 0.5 of 3 (55 % of its values): 12.3 dB instead of 40.0"
     with pytest.raises(dataclasses.FrozenInstanceError):
         half.share = 0

@@ -15,7 +15,7 @@ from pytrtplugins.engines.base.operator_support import unsupported_nodes_in_erro
 from pytrtplugins.errors import BuildError, ModelError
 from pytrtplugins.model.decompose import infer_shapes
 from pytrtplugins.model.proto import tensors_of
-from pytrtplugins.model.skeleton import Signatures, _counted, nodes_beyond_onnx, skeleton, unknown_nodes
+from pytrtplugins.model.skeleton import Signatures, _operator_counts_text, nodes_beyond_onnx, skeleton, unknown_nodes
 from pytrtplugins.passes import prepare
 from tests.onnx_parts import parsed
 
@@ -226,8 +226,8 @@ def test_other_operators_that_nobody_knows_are_named_beside_the_first():
 
 def test_as_many_operators_are_named_as_300_characters_hold():
     for length, rest in ((287, "b (1)"), (288, "and 1 more")):  # 287 + " (2), " + "b (1), " = 300
-        assert _counted(Counter({"a" * length: 2, "b": 1})) == f"{'a' * length} (2), {rest}"
-    assert _counted(Counter({"a" * 400: 2, "b": 1})) == f"{'a' * 400} (2), and 1 more"
+        assert _operator_counts_text(Counter({"a" * length: 2, "b": 1})) == f"{'a' * length} (2), {rest}"
+    assert _operator_counts_text(Counter({"a" * 400: 2, "b": 1})) == f"{'a' * 400} (2), and 1 more"
 
 
 def test_calls_of_functions_are_known_and_what_stands_in_functions_is_looked_at():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...errors import BuildError, PytrtpluginsError
 from ...model.fit import node_type
 from ...model.proto import copy_fields, copy_of, node_name, numpy_type, tensors_of
-from ...model.shapes import inferred
+from ...model.shapes import infer_without_weights
 from ...model.skeleton import guide
 from ...passes.prepare import of_onnx, prepare_loaded
 from ...plugin.base import Plugin
@@ -80,7 +80,7 @@ class _OperatorProbe:
         self._empty.graph.name = "one node"
         self._functions = {(function.domain, function.name) for function in model.functions}
         try:
-            typed = inferred(model)
+            typed = infer_without_weights(model)
         except PytrtpluginsError:  # a type that is not known is float32 below
             typed = model
         self._known = {name: info for graph in _graphs(typed) for name, info in tensors_of(graph).items()}
