@@ -1,4 +1,4 @@
-"""Images in, boxes out: reading, fitting into a network's input, decoding heads, suppression, drawing."""
+"""Object detection around the network: read and letterbox images, decode outputs, suppress boxes, draw them."""
 
 from __future__ import annotations
 

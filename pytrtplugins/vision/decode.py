@@ -1,4 +1,4 @@
-"""Values of a region or yolo layer, and the facts about the layer → boxes and scores."""
+"""Decode the outputs of region and yolo layers to boxes and scores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float32]
 def decode_region(
     output: Floats, anchors: Sequence[float], classes: int, *, background: bool = False
 ) -> tuple[Floats, Floats]:
-    """Boxes and scores of a region layer (YOLOv2).
+    """Decode a region layer (YOLOv2) to boxes and scores.
 
     Args:
         output: (N, A·(5 + classes), H, W): the layer's output, that is with logistic and softmax applied.
@@ -51,7 +51,7 @@ def decode_yolo(
     size: tuple[int, int],
     new_coords: bool = False,
 ) -> tuple[Floats, Floats]:
-    """Boxes and scores of a yolo layer (YOLOv3 and its relatives).
+    """Decode a yolo layer (YOLOv3 and later) to boxes and scores.
 
     Args:
         output: (N, A·(5 + classes), H, W): the layer's output, with the logistic and scale_x_y applied.
@@ -71,7 +71,7 @@ def decode_yolo(
         pjreddie/darknet f6afaabc, src/yolo_layer.c get_yolo_box and get_yolo_detections; new_coords: AlexeyAB/darknet
         59596d78, get_yolo_box.
     """
-    pairs = _pairs(anchors)
+    pairs = _anchor_pairs(anchors)
     chosen = list(mask) or list(range(len(pairs)))
     if min(chosen) < 0 or max(chosen) >= len(pairs):
         raise UsageError(f"yolo head: mask {tuple(mask)} names an anchor that is not there; there are {len(pairs)}.")
@@ -105,17 +105,17 @@ class Head:
     distance_power: float | None = None
 
     def decode(self, values: Floats, size: tuple[int, int]) -> tuple[Floats, Floats]:
-        """Boxes (N, B, 4) and scores (N, B, classes) of the layer's values; ``size`` is the input's (width, height)."""
+        """Decode the layer's values to boxes (N, B, 4) and scores (N, B, classes); ``size``: the input's (width, height)."""
         if self.type == "region":
             return decode_region(values, self.anchors, self.classes, background=self.background)
         return decode_yolo(values, self.anchors, self.classes, mask=self.mask, size=size, new_coords=self.new_coords)
 
     def unit(self, grid: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
-        """What makes an anchor 1 wide and 1 high: the layer's (width, height) in cells, or the input's in pixels."""
+        """Return the unit of the anchors: (width, height) of the layer in cells, or of the input in pixels."""
         return grid if self.type == "region" else size
 
 
-def _pairs(anchors: Sequence[float] | Floats) -> Floats:
+def _anchor_pairs(anchors: Sequence[float] | Floats) -> Floats:
     flat: Floats = np.asarray(anchors, np.float32).ravel()
     if flat.size == 0 or flat.size % 2:
         raise UsageError(f"head: anchors: expected pairs of width and height, found {flat.size} numbers.")
@@ -123,8 +123,8 @@ def _pairs(anchors: Sequence[float] | Floats) -> Floats:
 
 
 def _split(output: Floats, anchors: Sequence[float] | Floats, classes: int) -> tuple[Floats, Floats]:
-    """Values as (N, A, 5 + classes, H, W) and anchors as (A, 2)."""
-    priors = _pairs(anchors)
+    """Reshape values to (N, A, 5 + classes, H, W) and anchors to (A, 2)."""
+    priors = _anchor_pairs(anchors)
     values = np.asarray(output, np.float32)
     if values.ndim != 4 or values.shape[1] != len(priors) * (5 + classes):
         raise UsageError(
@@ -136,7 +136,7 @@ def _split(output: Floats, anchors: Sequence[float] | Floats, classes: int) -> t
 
 
 def _boxes(values: Floats, priors: Floats, *, squared: bool = False) -> Floats:
-    """Boxes (N, B, 4); priors (A, 2) are widths and heights in 0..1."""
+    """Return boxes (N, B, 4); priors (A, 2) are widths and heights in 0..1."""
     n, _, _, height, width = values.shape
     columns, rows = np.arange(width, dtype=np.float32), np.arange(height, dtype=np.float32)[:, None]
     sides = values[:, :, 2:4]
@@ -154,7 +154,7 @@ def _boxes(values: Floats, priors: Floats, *, squared: bool = False) -> Floats:
 
 
 def _scores(values: Floats, background: bool) -> Floats:
-    """Scores (N, B, classes)."""
+    """Return scores (N, B, classes)."""
     probability = values[:, :, 5:] if background else values[:, :, 4:5] * values[:, :, 5:]
     n, classes = values.shape[0], probability.shape[2]
     result: Floats = np.moveaxis(probability, 2, -1).reshape(n, -1, classes)

@@ -1,4 +1,4 @@
-"""One detection."""
+"""The result class `Detection`: one object on an image."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class Detection:
 
     @property
     def name(self) -> str:
-        """The label, with the number of the track where there is one: ``dog #3``."""
+        """The label, with the track number if there is one: ``dog #3``."""
         return self.label if self.track_id is None else f"{self.label} #{self.track_id}"
 
     def __str__(self) -> str:
-        """Darknet's line: ``dog: 82%``."""
+        """Return darknet's output line: ``dog: 82%``."""
         return f"{self.name}: {100 * self.score:.0f}%"
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as values for JSON; without the track where there is none."""
+        """Return the fields as JSON values, without the track if there is none."""
         fields = {**asdict(self), "xyxy": list(self.xyxy)}
         if self.track_id is None:
             del fields["track_id"]

@@ -1,4 +1,4 @@
-"""All detections on an image."""
+"""The result class `Detections`: all objects found on an image."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WIDEST_PX = 800  # of a notebook's image
 
 
 class Detections(Sequence[Detection]):
-    """What was found on one image, best first: a sequence of :class:`Detection`, whose columns are arrays.
+    """The objects on one image, best first: a sequence of :class:`Detection` with its columns as arrays.
 
     An index gives a Detection; a slice, or an array of indices or truth values, gives Detections. A list of the same
     Detections is equal.
@@ -85,28 +85,28 @@ class Detections(Sequence[Detection]):
     @cached_property
     def boxes_xyxy(self) -> npt.NDArray[np.float64]:
         """(n, 4): left, top, right, bottom in pixels of the image."""
-        return _fixed(np.array([item.xyxy for item in self._items], np.float64).reshape(-1, 4))
+        return _read_only(np.array([item.xyxy for item in self._items], np.float64).reshape(-1, 4))
 
     @cached_property
     def scores(self) -> npt.NDArray[np.float64]:
         """(n,): objectness times class probability, 0..1."""
-        return _fixed(np.array([item.score for item in self._items], np.float64))
+        return _read_only(np.array([item.score for item in self._items], np.float64))
 
     @cached_property
     def class_ids(self) -> npt.NDArray[np.int64]:
         """(n,): numbers of the classes, from 0."""
-        return _fixed(np.array([item.class_id for item in self._items], np.int64))
+        return _read_only(np.array([item.class_id for item in self._items], np.int64))
 
     @cached_property
     def labels(self) -> npt.NDArray[np.str_]:
         """(n,): names of the classes."""
-        return _fixed(np.array([item.label for item in self._items], np.str_))
+        return _read_only(np.array([item.label for item in self._items], np.str_))
 
     @cached_property
     def track_ids(self) -> npt.NDArray[np.int64]:
         """(n,): numbers of the objects in a video, from 0; -1 where an object is not tracked, or not yet."""
         ids = [-1 if item.track_id is None else item.track_id for item in self._items]
-        return _fixed(np.array(ids, np.int64))
+        return _read_only(np.array(ids, np.int64))
 
     def plot(self, image: Image | None = None) -> Image:
         """Draw boxes and labels on a copy of the image.
@@ -127,7 +127,7 @@ class Detections(Sequence[Detection]):
         return draw(load_image(image) if isinstance(image, (str, Path)) else check_image(image), self)
 
     def to_coco(self, image_id: int = 0, category_ids: Mapping[int, int] | None = None) -> list[dict[str, Any]]:
-        """Make entries of COCO's results file, with boxes as left, top, width, height, and ``track_id`` for what is tracked.
+        """Return entries of COCO's results file: boxes as left, top, width, height, and ``track_id`` of tracked objects.
 
         Args:
             image_id: The image's number in COCO's file of labels.
@@ -153,60 +153,60 @@ class Detections(Sequence[Detection]):
         return entries
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Make a table of pandas' with the columns label, class_id, score, left, top, right, bottom; track_id where anything is tracked.
+        """Return a DataFrame with columns label, class_id, score, left, top, right, bottom, and track_id if any object is tracked.
 
         Raises:
             MissingExtraError: pandas is missing.
         """
-        made = require("pandas", extra="", feature="Detections.to_pandas").DataFrame(
+        table = require("pandas", extra="", feature="Detections.to_pandas").DataFrame(
             {"label": list(map(str, self.labels)), "class_id": self.class_ids, "score": self.scores}
             | dict(zip(("left", "top", "right", "bottom"), self.boxes_xyxy.T, strict=True))
             | ({"track_id": self.track_ids} if (self.track_ids >= 0).any() else {})
         )
-        return made
+        return table
 
     def to_supervision(self) -> supervision.Detections:
-        """Make the library supervision's Detections, for its trackers and annotators; ``data["class_name"]`` has the labels.
+        """Return ``supervision.Detections``, for its trackers and annotators; ``data["class_name"]`` has the labels.
 
         Raises:
             MissingExtraError: supervision is missing.
         """
-        made = require("supervision", extra="", feature="Detections.to_supervision").Detections(
+        detections = require("supervision", extra="", feature="Detections.to_supervision").Detections(
             xyxy=self.boxes_xyxy.astype(np.float32),
             confidence=self.scores.astype(np.float32),
             class_id=self.class_ids.copy(),
             tracker_id=self.track_ids.copy() if (self.track_ids >= 0).any() else None,
             data={"class_name": self.labels.copy()},
         )
-        return made
+        return detections
 
     def _repr_html_(self) -> str:
-        """For notebooks: the image with its boxes, and a table."""
-        picture = self._encoded("JPEG", _WIDEST_PX)
-        shown = "" if picture is None else f'<img src="data:image/jpeg;base64,{base64.b64encode(picture).decode()}"/>'
+        """Return HTML for notebooks: the image with its boxes, and a table."""
+        jpeg = self._encode_plot("JPEG", _WIDEST_PX)
+        image_tag = "" if jpeg is None else f'<img src="data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"/>'
         rows = [
             (item.label, f"{item.score:.2f}", ", ".join(f"{side:.0f}" for side in item.xyxy)) for item in self._items
         ]
         notes = [] if rows else ["nothing found"]
-        return f"<div>{shown}{object_html('', ('label', 'score', 'left, top, right, bottom in px'), rows, notes)}</div>"
+        return f"<div>{image_tag}{object_html('', ('label', 'score', 'left, top, right, bottom in px'), rows, notes)}</div>"
 
     def _repr_png_(self) -> bytes | None:
-        """For notebooks and consoles that show images only."""
-        return self._encoded("PNG")
+        """Return a PNG for notebooks and consoles that show images only."""
+        return self._encode_plot("PNG")
 
-    def _encoded(self, form: str, widest: int | None = None) -> bytes | None:
-        """The image with its boxes; None where the image is not known, or its file is gone."""
+    def _encode_plot(self, form: str, widest: int | None = None) -> bytes | None:
+        """Return the encoded image with its boxes; None if there is no source image, or its file is missing."""
         if self.source is None or (isinstance(self.source, (str, Path)) and not Path(self.source).is_file()):
             return None
-        drawn = require("PIL.Image", extra="vision", package="pillow", feature="drawing").fromarray(self.plot())
+        image = require("PIL.Image", extra="vision", package="pillow", feature="drawing").fromarray(self.plot())
         if widest:
-            drawn.thumbnail((widest, widest))
+            image.thumbnail((widest, widest))
         file = io.BytesIO()
-        drawn.save(file, format=form)
+        image.save(file, format=form)
         return file.getvalue()
 
 
-def _fixed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """An array that nobody can write to, since it is handed out again."""
+def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Make an array read-only, since it is cached, and return it."""
     array.flags.writeable = False
     return array

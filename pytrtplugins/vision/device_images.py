@@ -1,4 +1,4 @@
-"""Images that a device decodes, and keeps: their pixels come to the host only where somebody asks."""
+"""Images decoded on a device, which stay in its memory until they are downloaded."""
 
 from __future__ import annotations
 
@@ -33,34 +33,34 @@ class DeviceImage(ABC):
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Size in bytes."""
         height, width, channels = self.shape
         return height * width * channels
 
     @abstractmethod
     def copy_to(self, memory: Any, stream: Any) -> None:
-        """Queue a copy into memory of the device; the image must live until that is done."""
+        """Queue a copy to device memory; keep the image alive until the copy has finished."""
 
     @abstractmethod
     def download(self) -> Image:
-        """A copy on the host."""
+        """Return a copy in host memory."""
 
 
 class ImageDecoder(Protocol):
-    """Decodes JPEG files on a device."""
+    """Decoder of JPEG files on a device."""
 
     def decode(self, files: Sequence[bytes]) -> list[DeviceImage | None]:
-        """The image of each file, complete when this returns; None where the device cannot decode it."""
+        """Decode files, and wait for the end; None for each file that the device cannot decode."""
 
 
 @dataclass(frozen=True)
 class _Jpeg:
-    """A file that the device is asked to decode.
+    """A JPEG file to decode on the device.
 
     Fields:
         path: Of the file.
         data: What is in it.
-        bytes: That its pixels will take.
+        bytes: Size of the decoded pixels in bytes.
     """
 
     path: Path
@@ -80,7 +80,7 @@ def decode_in_batches(
     ahead: int,
     memory: Memory,
 ) -> Generator[Decoded, None, None]:
-    """Read files in threads, and decode them on a device in batches, a few ahead, in a thread of its own.
+    """Read files in threads, and decode them on a device in batches ahead of the caller, in a thread of its own.
 
     What is not a usual JPEG file is decoded on the host, and so is what the device refuses: then its error is the host's.
 
@@ -103,13 +103,13 @@ def decode_in_batches(
     with ExitStack() as stack:
         ahead += threads + _MOST_IMAGES
         files = stack.enter_context(closing(map_ahead(read, enumerate(paths), threads=threads, ahead=ahead)))
-        batches = map(partial(_decode, decoder, memory), _batches(files))
+        batches = map(partial(_decode_batch, decoder, memory), _batches(files))
         for batch in stack.enter_context(closing(prefetch(batches, _BATCHES_AHEAD))):
             yield from batch
 
 
 def for_device(data: bytes, max_bytes: int = MAX_BYTES) -> JpegHeader | None:
-    """The header of a JPEG file that a device may be asked to decode; None where the host decodes, or has the error."""
+    """Return the header of a JPEG file if a device may decode it; None if the host must decode or refuse it."""
     header = read_usual_header(data, max_bytes)
     return header if header is not None and max(header.width, header.height) <= _LONGEST_SIDE else None
 
@@ -128,23 +128,23 @@ def _read(path: Path, memory: Memory) -> _Jpeg | Image | ImageError:
 def _batches(files: Iterable[_Jpeg | Decoded]) -> Iterator[list[_Jpeg | Decoded]]:
     batch, size = list[_Jpeg | Decoded](), 0
     for file in files:
-        more = file.bytes if isinstance(file, _Jpeg) else 0
-        if batch and (len(batch) == _MOST_IMAGES or size + more > _MOST_BYTES):
+        file_bytes = file.bytes if isinstance(file, _Jpeg) else 0
+        if batch and (len(batch) == _MOST_IMAGES or size + file_bytes > _MOST_BYTES):
             yield batch
             batch, size = [], 0
         batch.append(file)
-        size += more
+        size += file_bytes
     if batch:
         yield batch
 
 
-def _decode(decoder: ImageDecoder, memory: Memory, batch: list[_Jpeg | Decoded]) -> list[Decoded]:
-    asked = [file for file in batch if isinstance(file, _Jpeg)]
-    given = iter(decoder.decode([file.data for file in asked]) if asked else ())
-    return [_or_on_host(file, next(given), memory) if isinstance(file, _Jpeg) else file for file in batch]
+def _decode_batch(decoder: ImageDecoder, memory: Memory, batch: list[_Jpeg | Decoded]) -> list[Decoded]:
+    jpegs = [file for file in batch if isinstance(file, _Jpeg)]
+    decoded = iter(decoder.decode([file.data for file in jpegs]) if jpegs else ())
+    return [_decode_on_host_if_none(file, next(decoded), memory) if isinstance(file, _Jpeg) else file for file in batch]
 
 
-def _or_on_host(file: _Jpeg, image: DeviceImage | None, memory: Memory) -> Decoded:
+def _decode_on_host_if_none(file: _Jpeg, image: DeviceImage | None, memory: Memory) -> Decoded:
     try:
         return decode_image(file.data, file.path, memory=memory) if image is None else image
     except ImageError as error:

@@ -1,4 +1,4 @@
-"""Boxes and labels on an image."""
+"""Draw boxes and labels on an image."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GOLDEN_RATIO = 0.618034
 
 
 def class_color(class_id: int) -> tuple[int, int, int]:
-    """A colour for a class: the same each time, neighbours far apart; RGB, 0..255."""
+    """Return the colour of a class, RGB in 0..255: always the same, and very different for adjacent class numbers."""
     red, green, blue = colorsys.hsv_to_rgb((0.02 + class_id * _GOLDEN_RATIO) % 1, 0.85, 0.95)
     return round(255 * red), round(255 * green), round(255 * blue)
 
@@ -47,20 +47,20 @@ def draw(image: Image, detections: Iterable[Detection]) -> Image:
     font = require("PIL.ImageFont", extra="vision", package="pillow").load_default(size=max(12, round(side / 32)))
     thickness = max(1, round(side / 220))
     ordered = sorted(detections, key=lambda item: item.score)
-    for found in ordered:
-        left, top, right, bottom = found.xyxy
+    for detection in ordered:
+        left, top, right, bottom = detection.xyxy
         corners = (left, top, max(left, right), max(top, bottom))
-        brush.rectangle(corners, outline=class_color(found.class_id), width=thickness)
-    for found in ordered:
-        _label(brush, font, found, 2 * thickness, image.shape[1], image.shape[0])
+        brush.rectangle(corners, outline=class_color(detection.class_id), width=thickness)
+    for detection in ordered:
+        _draw_label(brush, font, detection, 2 * thickness, image.shape[1], image.shape[0])
     return np.asarray(canvas)
 
 
-def _label(
-    brush: ImageDraw, font: FreeTypeFont | ImageFont, found: Detection, margin: int, width: int, height: int
+def _draw_label(
+    brush: ImageDraw, font: FreeTypeFont | ImageFont, detection: Detection, margin: int, width: int, height: int
 ) -> None:
-    color, text = class_color(found.class_id), f"{found.name} {100 * found.score:.0f}%"
-    left, top = found.xyxy[:2]
+    color, text = class_color(detection.class_id), f"{detection.name} {100 * detection.score:.0f}%"
+    left, top = detection.xyxy[:2]
     x1, y1, x2, y2 = font.getbbox(text)
     wide, high = x2 - x1 + 2 * margin, y2 - y1 + 2 * margin
     x = min(max(0.0, left), max(0.0, width - wide))

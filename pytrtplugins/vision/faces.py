@@ -1,4 +1,4 @@
-"""Faces on images: where they are, and turned into the pose that face networks are trained on."""
+"""Detect faces, and align them to the pose that face recognition networks are trained on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Face:
 
 
 def similarity(source: npt.ArrayLike, target: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """The rotation, scale and shift that bring points nearest to others, in the sense of least squares.
+    """Return the similarity transform (rotation, scale, translation) that maps points to others with least squares.
 
     Args:
         source: (N, 2): points x, y, at least two that differ.
@@ -50,23 +50,23 @@ def similarity(source: npt.ArrayLike, target: npt.ArrayLike) -> npt.NDArray[np.f
     Raises:
         UsageError: the points cannot be used.
     """
-    points = [np.asarray(each, np.float64) for each in (source, target)]
-    if any(each.ndim != 2 or each.shape[1] != 2 or not np.isfinite(each).all() for each in points):
-        raise UsageError(f"points: expected two arrays (N, 2) of numbers, found {[each.shape for each in points]}")
+    points = [np.asarray(array, np.float64) for array in (source, target)]
+    if any(array.ndim != 2 or array.shape[1] != 2 or not np.isfinite(array).all() for array in points):
+        raise UsageError(f"points: expected two arrays (N, 2) of numbers, found {[array.shape for array in points]}")
     if len(points[0]) != len(points[1]):
         raise UsageError(f"points: expected as many as the target has, {len(points[1])}, found {len(points[0])}")
-    from_, to = (each[:, 0] + 1j * each[:, 1] for each in points)
-    here, there = from_ - from_.mean(), to - to.mean()
-    spread = float((abs(here) ** 2).sum())
-    if not spread:
+    sources, targets = (array[:, 0] + 1j * array[:, 1] for array in points)
+    source_offsets, target_offsets = sources - sources.mean(), targets - targets.mean()
+    squared_sum = float((abs(source_offsets) ** 2).sum())
+    if not squared_sum:
         raise UsageError("points: all lie in one place")
-    turn = complex((here.conj() * there).sum() / spread)
-    shift = complex(to.mean() - turn * from_.mean())
-    return np.array([[turn.real, -turn.imag, shift.real], [turn.imag, turn.real, shift.imag]])
+    factor = complex((source_offsets.conj() * target_offsets).sum() / squared_sum)
+    shift = complex(targets.mean() - factor * sources.mean())
+    return np.array([[factor.real, -factor.imag, shift.real], [factor.imag, factor.real, shift.imag]])
 
 
 def align_face(image: Image, points: npt.ArrayLike, size: int = _SIDE) -> Image:
-    """Turn, scale and cut a face as ArcFace's training images have it.
+    """Rotate, scale and crop a face to the pose of ArcFace's training images.
 
     Args:
         image: (H, W, 3) uint8, RGB.
@@ -78,12 +78,12 @@ def align_face(image: Image, points: npt.ArrayLike, size: int = _SIDE) -> Image:
     """
     cv2 = require("cv2", extra="vision", package="opencv-python-headless", feature="aligning faces")
     matrix = similarity(points, FACE_POINTS * (size / _SIDE))
-    found: Any = cv2.warpAffine(image, matrix, (size, size), flags=cv2.INTER_LINEAR)
-    return found  # type: ignore[no-any-return]
+    aligned: Any = cv2.warpAffine(image, matrix, (size, size), flags=cv2.INTER_LINEAR)
+    return aligned  # type: ignore[no-any-return]
 
 
 class FaceFinder:
-    """Finds faces and their five points, by OpenCV's FaceDetectorYN.
+    """Detector of faces and their five points, by OpenCV's FaceDetectorYN.
 
     Args:
         path: The detector's model, ``face_detection_yunet_*.onnx`` of OpenCV's zoo.
@@ -105,15 +105,15 @@ class FaceFinder:
             ) from error
 
     def __call__(self, image: Image) -> list[Face]:
-        """The faces on an image (H, W, 3) uint8, RGB, the largest first."""
+        """Return the faces on an image (H, W, 3) uint8, RGB, the largest first."""
         height, width = image.shape[:2]
         self._detector.setInputSize((width, height))
         _, rows = self._detector.detect(np.ascontiguousarray(image[:, :, ::-1]))
-        faces = [self._face(row) for row in (() if rows is None else rows)]
+        faces = [self._parse_row(row) for row in (() if rows is None else rows)]
         return sorted(faces, key=lambda face: (face.box[0] - face.box[2]) * (face.box[3] - face.box[1]))
 
     def aligned(self, image: Image, name: str = "image", size: int = _SIDE) -> Image:
-        """The largest face, aligned.
+        """Return the largest face of an image, aligned.
 
         Raises:
             ImageError: there is none.
@@ -124,7 +124,7 @@ class FaceFinder:
         return align_face(image, faces[0].points, size)
 
     @staticmethod
-    def _face(row: npt.NDArray[np.float32]) -> Face:
+    def _parse_row(row: npt.NDArray[np.float32]) -> Face:
         x, y, width, height = row[:4].tolist()
         points = np.asarray(row[4:14], np.float64).reshape(5, 2)
         return Face((x, y, x + width, y + height), points, float(row[14]))

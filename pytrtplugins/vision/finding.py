@@ -1,4 +1,4 @@
-"""The user's words → images, videos, cameras and streams."""
+"""Find images, videos, cameras and streams by paths, folders, globs, URLs and camera numbers."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Source:
 
     @property
     def name(self) -> str:
-        """As the user knows it."""
+        """The path or URL, or ``camera 0``."""
         return f"camera {self.address}" if isinstance(self.address, int) else str(self.address)
 
     @property
     def stem(self) -> str:
-        """What files made for it are called: the file's name without its suffix."""
+        """The file's name without its suffix, from which names of output files are made."""
         if isinstance(self.address, Path):
             return self.address.stem
         if isinstance(self.address, int):
@@ -57,7 +57,7 @@ class Source:
 
     @property
     def suffix(self) -> str:
-        """Of the file's name, in lower case; empty where there is none."""
+        """The file's suffix in lower case; empty if there is none."""
         if isinstance(self.address, int):
             return ""
         return Path(urlsplit(self.address).path if isinstance(self.address, str) else self.address).suffix.lower()
@@ -66,7 +66,7 @@ class Source:
 def find_sources(
     sources: Iterable[str | Path | int], *, recursive: bool = False, folders: Iterable[str | Path] = ("samples",)
 ) -> list[Source]:
-    """Find what a user means.
+    """Find the images, videos, cameras and streams that the arguments of a user name.
 
     Args:
         sources: Images and videos; folders of them; globs such as ``"images/*.jpg"``; URLs (http, https, rtsp, rtsps, rtmp);
@@ -79,94 +79,95 @@ def find_sources(
         ImageError: one is missing (the message says where it was looked for), a folder or glob has no image and no video, or
             there is no source. Paths on standard input are not looked for yet.
     """
-    absolute = [Path(folder).absolute() for folder in folders]
-    found = [each for source in sources for each in _find(source, recursive, absolute)]
-    if not found:
+    search_folders = [Path(folder).absolute() for folder in folders]
+    matches = [match for source in sources for match in _find_source(source, recursive, search_folders)]
+    if not matches:
         raise ImageError("no image given.\nDo: give an image, a folder or a video, such as dog.jpg", path=None)
-    return found
+    return matches
 
 
-def _find(source: str | Path | int, recursive: bool, folders: Sequence[Path]) -> list[Source]:
+def _find_source(source: str | Path | int, recursive: bool, folders: Sequence[Path]) -> list[Source]:
     if isinstance(source, int):
         return [Source(source, "live")]
     if str(source) == "-":
-        return list(_listed(read_stdin(_MAX_LIST_BYTES, error=ImageError)))
+        return list(_sources_of_list(read_stdin(_MAX_LIST_BYTES, error=ImageError)))
     if isinstance(source, str) and _URL.match(source):
-        return [_at_url(source)]
+        return [_url_source(source)]
     path = Path(source)
     check_path(path, error=ImageError)
     if path.is_file():
-        return [_file(path)]
+        return [_file_source(path)]
     if path.is_dir():
-        return _in_folder(path, recursive)
+        return _folder_sources(path, recursive)
     if glob.has_magic(str(source)) and not path.exists():
-        return _matching(str(source))
-    return [_file(_look_for(path, folders))]
+        return _glob_sources(str(source))
+    return [_file_source(_find_file(path, folders))]
 
 
-def _file(path: Path) -> Source:
+def _file_source(path: Path) -> Source:
     return Source(path, "video" if path.suffix.lower() in VIDEO_SUFFIXES else "image")
 
 
-def _at_url(url: str) -> Source:
+def _url_source(url: str) -> Source:
     suffix = Source(url, "live").suffix
     return Source(url, "image" if suffix in IMAGE_SUFFIXES else "video" if suffix in VIDEO_SUFFIXES else "live")
 
 
-def _listed(data: bytes) -> Iterator[Source]:
+def _sources_of_list(data: bytes) -> Iterator[Source]:
     for line in data.decode(errors="surrogateescape").splitlines():
         if line.strip():
-            yield _at_url(line.strip()) if _URL.match(line.strip()) else _file(Path(line))
+            yield _url_source(line.strip()) if _URL.match(line.strip()) else _file_source(Path(line))
 
 
-def _in_folder(folder: Path, recursive: bool) -> list[Source]:
+def _folder_sources(folder: Path, recursive: bool) -> list[Source]:
     files, others = files_below(folder, IMAGE_SUFFIXES + VIDEO_SUFFIXES, recursive=recursive)
     if not files:
-        deeper = not recursive and any(path.is_dir() for path in folder.iterdir())
-        where = "it and its subfolders" if recursive else "it"
+        has_subfolders = not recursive and any(path.is_dir() for path in folder.iterdir())
+        search_text = "it and its subfolders" if recursive else "it"
         raise ImageError(
-            f"folder {str(folder)!r}: no images or videos: looked for {' '.join(IMAGE_SUFFIXES + VIDEO_SUFFIXES)} in {where}, "
-            f"found {others:,} other files." + ("\nDo: --recursive also searches its subfolders" if deeper else ""),
+            f"folder {str(folder)!r}: no images or videos: looked for {' '.join(IMAGE_SUFFIXES + VIDEO_SUFFIXES)} in {search_text}, "
+            f"found {others:,} other files."
+            + ("\nDo: --recursive also searches its subfolders" if has_subfolders else ""),
             path=folder,
         )
-    return [_file(path) for path in files]
+    return [_file_source(path) for path in files]
 
 
-def _matching(pattern: str) -> list[Source]:
+def _glob_sources(pattern: str) -> list[Source]:
     paths = sorted(Path(path) for path in glob.glob(pattern, recursive=True))
-    found = [path for path in paths if path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES + VIDEO_SUFFIXES]
-    if not found:
+    files = [path for path in paths if path.is_file() and path.suffix.lower() in IMAGE_SUFFIXES + VIDEO_SUFFIXES]
+    if not files:
         raise ImageError(
             f"glob {pattern!r}: no images or videos: it matches {len(paths):,} other files and folders.",
             path=Path(pattern),
         )
-    return [_file(path) for path in found]
+    return [_file_source(path) for path in files]
 
 
-def _look_for(path: Path, folders: Sequence[Path]) -> Path:
-    candidates = _candidates(path, folders)
+def _find_file(path: Path, folders: Sequence[Path]) -> Path:
+    candidates = _candidate_paths(path, folders)
     for candidate in candidates:
         if candidate.is_file():
             return candidate
     if path.exists():
         raise ImageError(f"image {str(path)!r}: expected a regular file or a folder, found neither.", path=path)
-    looked = "\n".join(f"  {candidate}" for candidate in candidates)
+    candidate_lines = "\n".join(f"  {candidate}" for candidate in candidates)
     raise ImageError(
-        f"image {str(path)!r}: no such file. Looked for:\n{looked}\n"
+        f"image {str(path)!r}: no such file. Looked for:\n{candidate_lines}\n"
         "Do: give the path of an image, try chelsea (pip install scikit-image), or apt-get install darknet for dog.jpg",
         path=path,
         candidates=tuple(candidates),
     )
 
 
-def _candidates(source: Path, folders: Sequence[Path]) -> list[Path]:
-    """Where a file that is not where the user says may be: only plain names are looked for elsewhere."""
-    here = [source.absolute()]
+def _candidate_paths(source: Path, folders: Sequence[Path]) -> list[Path]:
+    """Return the paths at which to look for a file; only a plain name is looked for in other folders."""
+    paths = [source.absolute()]
     if len(source.parts) != 1:
-        return here
-    here += [folder / source for folder in (*folders, DARKNET_DATA)]
+        return paths
+    paths += [folder / source for folder in (*folders, DARKNET_DATA)]
     spec = importlib.util.find_spec("skimage")  # its images are found without importing it
     for folder in spec.submodule_search_locations or () if spec else ():
         names = [source.name] if source.suffix else [f"{source.name}.png", f"{source.name}.jpg"]
-        here += [Path(folder) / "data" / name for name in names]
-    return list(dict.fromkeys(here))
+        paths += [Path(folder) / "data" / name for name in names]
+    return list(dict.fromkeys(paths))

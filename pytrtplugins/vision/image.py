@@ -1,4 +1,4 @@
-"""Images as arrays: reading them whole or saying what is wrong, and writing them."""
+"""Read and write images as arrays; damaged and too large files raise an `ImageError`."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def load_image(path: str | Path, *, exif: bool = True, max_bytes: int = MAX_BYTE
 
 
 def read_image_file(path: str | Path) -> bytes:
-    """Read the file of an image; ``-`` is standard input.
+    """Return the contents of an image file; ``-`` is standard input.
 
     Raises:
         ImageError: as for :func:`load_image`.
@@ -165,12 +165,12 @@ def decode_image(
 
 
 def read_usual_header(data: bytes, max_bytes: int = MAX_BYTES) -> JpegHeader | None:
-    """What a JPEG file says, if it is a usual one that takes no more memory than it may while it is decoded; else None.
+    """Return the header of a JPEG file; None if it has unusual features or needs too much memory.
 
     Nothing is decoded. For other files `decode_image` has the error.
     """
     header = read_header(data)
-    if header is None or _needed((header.width, header.height), header.mode) > min(max_bytes, MAX_BYTES):
+    if header is None or _needed_bytes((header.width, header.height), header.mode) > min(max_bytes, MAX_BYTES):
         return None
     return header
 
@@ -189,7 +189,7 @@ def save_image(image: Image, path: str | Path) -> None:
 
 
 def check_image_path(path: str | Path) -> Path:
-    """Give back a path that an image can be written to.
+    """Check that an image can be written to a path, and return the path.
 
     Raises:
         UsageError: the suffix is unknown, or the folder does not exist.
@@ -198,7 +198,7 @@ def check_image_path(path: str | Path) -> Path:
 
 
 def check_image(image: object) -> Image:
-    """Give back an array that is an image, with grayscale made RGB.
+    """Check that an array is an image, and return it as (H, W, 3) RGB.
 
     Args:
         image: (H, W, 3) RGB, (H, W, 4) whose last channel is dropped, or (H, W) grayscale; uint8; at least one pixel.
@@ -225,9 +225,9 @@ def check_image(image: object) -> Image:
 
 
 def _check_size(image: PillowImage, name: str | Path, max_bytes: int) -> None:
-    """Refuse an image for what its header claims; nothing is decoded yet."""
+    """Raise an error if an image needs too much memory, by the size in its header; nothing is decoded yet."""
     width, height = image.size
-    needed = _needed(image.size, image.mode)
+    needed = _needed_bytes(image.size, image.mode)
     if needed > max_bytes:  # sizes below 1 Pillow refuses itself
         raise ImageError(
             f"image {str(name)!r}: {width:,} x {height:,} pixels ({image.mode}) take {needed:,} bytes of memory; "
@@ -237,22 +237,22 @@ def _check_size(image: PillowImage, name: str | Path, max_bytes: int) -> None:
         )
 
 
-def _needed(size: tuple[int, int], mode: str) -> int:
-    """Memory that an image takes while it is read."""
+def _needed_bytes(size: tuple[int, int], mode: str) -> int:
+    """Return the memory in bytes that an image takes while it is read."""
     return size[0] * size[1] * (_MODE_BYTES.get(mode, 4) + 3)
 
 
 def _orientation(image: PillowImage) -> int:
-    """What EXIF says of how the camera was held: 1 to 8; 1, upright, where it says nothing that can be understood."""
+    """Return EXIF's orientation, 1 to 8; 1, upright, if there is none or it is invalid."""
     try:
-        found = image.getexif().get(_ORIENTATION, 1)
+        orientation = image.getexif().get(_ORIENTATION, 1)
     except Exception:  # damaged metadata raise many types; the pixels are whole all the same
         return 1
-    return found if type(found) is int and 1 <= found <= 8 else 1
+    return orientation if type(orientation) is int and 1 <= orientation <= 8 else 1
 
 
 def _upright(image: Image, orientation: int) -> Image:
-    """Undo one of EXIF's eight orientations."""
+    """Turn an image upright by its EXIF orientation, 1 to 8."""
     if orientation in SIDEWAYS:
         image = image.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):
@@ -263,7 +263,7 @@ def _upright(image: Image, orientation: int) -> Image:
 
 
 def turn_boxes(boxes: npt.NDArray[Number], orientation: int) -> npt.NDArray[Number]:
-    """Boxes on the pixels that a file stores → the same on the image as it is shown.
+    """Transform boxes on a file's stored pixels to boxes on the upright image.
 
     Args:
         boxes: (M, 5): class, centre x, centre y, width, height; the last four in shares of the sides.
@@ -280,15 +280,15 @@ def turn_boxes(boxes: npt.NDArray[Number], orientation: int) -> npt.NDArray[Numb
 
 
 def _to_rgb(image: PillowImage) -> Image:
-    """Convert a few rows at a time: Pillow's own conversions hold three copies of the whole."""
+    """Convert an image to RGB a few rows at a time, since Pillow's conversions hold three copies of the image."""
     width, height = image.size
     if image.mode.startswith("I") or image.mode == "F":
         convert = _gray_converter(image)
     else:
-        through = ("RGBA", "RGB") if image.mode in ("LA", "PA") else () if image.mode == "RGB" else ("RGB",)
+        modes = ("RGBA", "RGB") if image.mode in ("LA", "PA") else () if image.mode == "RGB" else ("RGB",)
 
         def convert(part: PillowImage) -> npt.NDArray[np.uint8]:
-            for mode in through:
+            for mode in modes:
                 part = part.convert(mode)
             return np.asarray(part)
 
@@ -303,7 +303,7 @@ def _to_rgb(image: PillowImage) -> Image:
 
 
 def _gray_converter(image: PillowImage) -> Callable[[PillowImage], npt.NDArray[np.uint8]]:
-    """Scale 16 bits and more, and floats, which Pillow would clip, to 8 bits; the range is that of the whole image."""
+    """Return a function that scales 16-bit, 32-bit and float grayscale to 8-bit RGB, by the range of the whole image."""
     high = float(image.getextrema()[1]) if image.mode in ("F", "I") else math.inf  # type: ignore[arg-type]  # one band; of other modes Pillow cannot tell
     white = (high if high > 1 else 1.0) if image.mode == "F" else 65535.0 if high > 255 else 255.0
     factor = 255 / white

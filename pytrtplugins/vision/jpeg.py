@@ -1,4 +1,4 @@
-"""JPEG files through decoders that let other threads run Python meanwhile: Pillow does so for a part of its work only."""
+"""Decode JPEG files with simplejpeg or OpenCV, which release Python's lock during all of the work; Pillow does not."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _BETWEEN_SCANS = frozenset((0xC4, _SCAN))  # of progressive files: tables, the n
 
 
 def empty(size: int) -> Bytes:
-    """New memory."""
+    """Allocate a uint8 array of a size in bytes."""
     return np.empty(size, np.uint8)
 
 
 @dataclass(frozen=True)
 class JpegHeader:
-    """What a JPEG file says before its pixels.
+    """The header of a JPEG file.
 
     Fields:
         width: In pixels, as they are stored.
@@ -61,7 +61,7 @@ class JpegHeader:
 
     @property
     def upright_size(self) -> tuple[int, int]:
-        """(width, height) once the orientation is undone."""
+        """(width, height) of the upright image."""
         return (self.height, self.width) if self.orientation in SIDEWAYS else (self.width, self.height)
 
 
@@ -95,10 +95,10 @@ def read_header(data: bytes) -> JpegHeader | None:
         elif marker == 0xEE and body.startswith(b"Adobe") and len(body) >= 12:
             colours = colours or (_YCBCR if body[11] else _RGB)
         elif marker == 0xE1 and body.startswith(_EXIF):
-            found = None if orientation else _orientation(body[len(_EXIF) :])
-            if found is None:
+            tag_orientation = None if orientation else _orientation(body[len(_EXIF) :])
+            if tag_orientation is None:
                 return None
-            orientation = found
+            orientation = tag_orientation
         elif marker == 0xE1 and body.startswith(_XMP):
             unknown |= b"Orientation" in body  # which Pillow takes where EXIF says none
         elif marker not in _OTHERS:
@@ -107,7 +107,7 @@ def read_header(data: bytes) -> JpegHeader | None:
 
 
 def decode_jpeg(data: bytes, header: JpegHeader, memory: Memory = empty) -> Bytes | None:
-    """The pixels of a JPEG file as they are stored, with the bits of Pillow.
+    """Decode a JPEG file to its stored pixels, bit-identical to Pillow.
 
     Args:
         data: The whole file.
@@ -123,10 +123,10 @@ def decode_jpeg(data: bytes, header: JpegHeader, memory: Memory = empty) -> Byte
 
 @functools.cache
 def _decoder() -> Callable[[bytes, JpegHeader, Memory], Bytes | None] | None:
-    """Simplejpeg is faster, since it writes to memory that is there already; few have it."""
+    """Return the decode function of simplejpeg, which writes into given memory, or else OpenCV; None without either."""
     for module, package, decode in (
-        ("simplejpeg", "simplejpeg", _by_simplejpeg),
-        ("cv2", "opencv-python-headless", _by_opencv),
+        ("simplejpeg", "simplejpeg", _decode_by_simplejpeg),
+        ("cv2", "opencv-python-headless", _decode_by_opencv),
     ):
         try:
             return functools.partial(decode, require(module, extra="vision", package=package))
@@ -135,7 +135,7 @@ def _decoder() -> Callable[[bytes, JpegHeader, Memory], Bytes | None] | None:
     return None
 
 
-def _by_simplejpeg(simplejpeg: Any, data: bytes, header: JpegHeader, memory: Memory) -> Bytes | None:
+def _decode_by_simplejpeg(simplejpeg: Any, data: bytes, header: JpegHeader, memory: Memory) -> Bytes | None:
     try:  # strict: it refuses what libjpeg warns of, too
         image: Bytes = simplejpeg.decode_jpeg(data, "RGB", buffer=memory(header.width * header.height * 3), strict=True)
     except ValueError:
@@ -143,9 +143,9 @@ def _by_simplejpeg(simplejpeg: Any, data: bytes, header: JpegHeader, memory: Mem
     return image if image.shape == (header.height, header.width, 3) else None
 
 
-def _by_opencv(cv2: Any, data: bytes, header: JpegHeader, memory: Memory) -> Bytes | None:
+def _decode_by_opencv(cv2: Any, data: bytes, header: JpegHeader, memory: Memory) -> Bytes | None:
     stored = np.frombuffer(data, np.uint8)
-    if not _whole(stored[header.scan : -len(_END)], header.progressive):
+    if not _is_undamaged(stored[header.scan : -len(_END)], header.progressive):
         return None
     try:
         image: Bytes | None = cv2.imdecode(stored, cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
@@ -160,32 +160,32 @@ def _by_opencv(cv2: Any, data: bytes, header: JpegHeader, memory: Memory) -> Byt
     return copy
 
 
-def _whole(data: Bytes, progressive: bool) -> bool:
-    """Whether no marker stands in the data that does not belong there: OpenCV fills with grey behind it, Pillow refuses it."""
-    known = _IN_SCANS | _BETWEEN_SCANS if progressive else _IN_SCANS
+def _is_undamaged(data: Bytes, progressive: bool) -> bool:
+    """Return whether the data have no unexpected marker, after which OpenCV would fill in grey, and Pillow raise an error."""
+    allowed = _IN_SCANS | _BETWEEN_SCANS if progressive else _IN_SCANS
     for begin in range(0, len(data), _PART):
         part = data[begin : begin + _PART + 1]
-        marks = (part[:-1] == 0xFF) & (part[1:] != 0)  # a byte of 255 is followed by 0
-        if marks.any() and not set(part[1:][marks].tolist()) <= known:
+        marker_mask = (part[:-1] == 0xFF) & (part[1:] != 0)  # a byte of 255 is followed by 0
+        if marker_mask.any() and not set(part[1:][marker_mask].tolist()) <= allowed:
             return False
     return True
 
 
 def _orientation(tiff: bytes) -> int | None:
-    """EXIF's orientation; 0 where it says none; None where it cannot be told for certain."""
+    """Return EXIF's orientation, 1 to 8; 0 if there is none, None if it is invalid or ambiguous."""
     order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
     if order is None:
         return None
     try:
         (begin,) = struct.unpack_from(f"{order}I", tiff, 4)
         (count,) = struct.unpack_from(f"{order}H", tiff, begin)
-        found = 0
+        orientation = 0
         for entry in range(begin + 2, begin + 2 + 12 * count, 12):
             tag, kind, number, value = struct.unpack_from(f"{order}HHIH", tiff, entry)
             if tag == _ORIENTATION:
-                if found or (kind, number) != (_SHORT, 1) or not 1 <= value <= 8:
+                if orientation or (kind, number) != (_SHORT, 1) or not 1 <= value <= 8:
                     return None
-                found = value
+                orientation = value
     except struct.error:
         return None
-    return found
+    return orientation

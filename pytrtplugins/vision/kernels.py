@@ -1,4 +1,4 @@
-"""Before and behind the network, on the arrays' own device: letterbox, decoding, suppression, the best boxes as CUDA kernels.
+"""Launch the CUDA kernels of preprocessing and postprocessing: letterbox, decoding, suppression, top-k boxes.
 
 What they write has the dims of the NumPy functions, into arrays that the caller gives: nothing is allocated, nothing waited
 for. On NumPy arrays they run through a C++ compiler, for tests.
@@ -65,7 +65,7 @@ def letterbox_into(
 
 
 def resize_rule(mode: str) -> int:
-    """Number of a mode's rule in letterbox.cu."""
+    """Return the number of a mode's resize rule in letterbox.cu."""
     return 0 if mode == "darknet" else 1
 
 
@@ -87,7 +87,7 @@ def letterbox_batch_into(images: Array, placements: Array, output: Array, *, str
 
 
 def head_priors(anchors: Sequence[float], sides: tuple[int, int], mask: Sequence[int] = ()) -> Constant:
-    """Anchors as the decoder takes them: widths and heights in 0..1 of the network's input.
+    """Return anchors in the decoder's form: widths and heights in 0..1 of the network's input.
 
     Args:
         anchors: Width and height of each anchor, one after the other.
@@ -112,7 +112,7 @@ def decode_into(
     nhwc: bool = False,
     stream: Any = None,
 ) -> None:
-    """Boxes and scores of a region or yolo layer, as `decode_region` and `decode_yolo` give them, for a batch.
+    """Decode a batch of a region or yolo layer to boxes and scores, equal to `decode_region` and `decode_yolo`.
 
     Args:
         output: (N, A·(5 + classes), H, W), float32 or float16.
@@ -132,14 +132,19 @@ def decode_into(
     n, c, h, w = output.shape
     anchors, total = len(priors.array), boxes.shape[1]
     classes = c // anchors - 5
-    wanted = (n, total, 4), (n, classes, total)
-    if c % anchors or (tuple(boxes.shape), tuple(scores.shape)) != wanted or not 0 <= first <= total - anchors * h * w:
+    expected_shapes = (n, total, 4), (n, classes, total)
+    if (
+        c % anchors
+        or (tuple(boxes.shape), tuple(scores.shape)) != expected_shapes
+        or not 0 <= first <= total - anchors * h * w
+    ):
         raise UsageError(
             f"decode_into: an output {tuple(output.shape)} with {anchors} anchors needs boxes (N, B, 4) and scores (N, "
             f"{classes}, B) with B at least {first + anchors * h * w}, found {tuple(boxes.shape)} and {tuple(scores.shape)}."
         )
     _DECODE.launch(
-        output, priors, boxes, scores, *_limit(score_threshold, first, total, anchors, classes, h, w, nhwc, background, new_coords),
+        output, priors, boxes, scores,
+        *_threshold_arguments(score_threshold, first, total, anchors, classes, h, w, nhwc, background, new_coords),
         threads=(h * w, anchors * (1 + classes), n), block=(64, 4), stream=stream,
     )  # fmt: skip
 
@@ -177,7 +182,7 @@ def nms_into(
     if isinstance(iou_threshold, (int, float, np.floating)) and not 0 <= iou_threshold <= 1:
         raise UsageError(f"nms_into: iou_threshold: expected a number from 0 to 1, found {iou_threshold}.")
     _NMS.launch(
-        boxes, scores, found, counts, *_limit(iou_threshold, classes, count),
+        boxes, scores, found, counts, *_threshold_arguments(iou_threshold, classes, count),
         -1.0 if distance_power is None else distance_power,
         threads=(256, classes, n), block=256, stream=stream,
     )  # fmt: skip
@@ -204,8 +209,8 @@ def top_k_into(
     )  # fmt: skip
 
 
-def _limit(threshold: float | Array, *numbers: Any) -> tuple[Any, ...]:
-    """A kernel's last parameters: where the threshold lies, other numbers, the threshold."""
+def _threshold_arguments(threshold: float | Array, *numbers: Any) -> tuple[Any, ...]:
+    """Return a kernel's last arguments: the threshold's array or None, ``numbers``, the threshold as a number or 0."""
     return (
         (None, *numbers, threshold) if isinstance(threshold, (int, float, np.floating)) else (threshold, *numbers, 0.0)
     )

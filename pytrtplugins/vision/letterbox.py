@@ -1,4 +1,4 @@
-"""Image → network input, and boxes back to the image."""
+"""Fit images into a network's input (letterbox), and map boxes back to the image."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _SMOOTHED_FROM = 32767
 
 @dataclass(frozen=True)
 class Placement:
-    """Where an image stands in a network's input, and the way back.
+    """The position of an image in a network's input, with the inverse mapping of boxes.
 
     Fields:
         size: (width, height) of the input, in network pixels.
         original_size: (width, height) of the image, in its own pixels.
         inner: (width, height) of the image in the input.
-        corner: Its upper left corner there, (x, y).
-        offset: Where that corner lies for the way back, (x, y), in network pixels.
+        corner: The image's upper left corner in the input, (x, y), in network pixels.
+        offset: The corner used to map boxes back, (x, y), in network pixels.
     """
 
     size: tuple[int, int]
@@ -58,7 +58,7 @@ class Placement:
         Returns:
             (B, 4) x1, y1, x2, y2 in pixels of the image, clipped to it.
         """
-        size, scale, offset, largest = self._way_back
+        size, scale, offset, largest = self._inverse_mapping
         values = np.asarray(boxes, np.float64).reshape(-1, 4)
         centre = (values[:, :2] * size - offset) / scale
         half = values[:, 2:] * size / scale / 2
@@ -68,8 +68,8 @@ class Placement:
         return corners
 
     @functools.cached_property
-    def _way_back(self) -> tuple[npt.NDArray[np.float64], ...]:
-        """Size of the input, scale and offset as arrays, and the largest corner."""
+    def _inverse_mapping(self) -> tuple[npt.NDArray[np.float64], ...]:
+        """Size of the input, scale and offset as arrays, and the largest corner of a box."""
         return tuple(
             np.array(pair, np.float64) for pair in (self.size, self.scale, self.offset, 2 * self.original_size)
         )
@@ -94,7 +94,7 @@ class Letterboxed:
 
     @property
     def offset(self) -> tuple[float, float]:
-        """Where the image's upper left corner lies in the input, (x, y), in network pixels."""
+        """The image's upper left corner in the input, (x, y), in network pixels."""
         return self.placement.offset
 
     @property
@@ -134,7 +134,7 @@ def letterbox(image: Image, size: tuple[int, int], mode: str = "letterbox") -> L
 
 
 def place_image(old: tuple[int, int], size: tuple[int, int], mode: str = "letterbox") -> Placement:
-    """Where an image stands in a network's input; both sizes are (width, height).
+    """Return the position of an image in a network's input; both sizes are (width, height).
 
     Raises:
         UsageError: the size or the mode make no sense.
@@ -147,12 +147,12 @@ def place_image(old: tuple[int, int], size: tuple[int, int], mode: str = "letter
     inner = size if mode == "stretch" else _inner_size(old, size)
     x, y = (width - inner[0]) // 2, (height - inner[1]) // 2
     # darknet draws at whole pixels but maps boxes back by halves (correct_region_boxes in its src/region_layer.c)
-    halves = ((width - inner[0]) / 2, (height - inner[1]) / 2)
-    return Placement(size, old, inner, (x, y), halves if mode == "darknet" else (float(x), float(y)))
+    exact_corner = ((width - inner[0]) / 2, (height - inner[1]) / 2)
+    return Placement(size, old, inner, (x, y), exact_corner if mode == "darknet" else (float(x), float(y)))
 
 
 def thin_out(image: Image) -> Image:
-    """Every n-th line and column of an image that is too large for OpenCV's resize, which takes sides below 2^15."""
+    """Return every n-th row and column of an image with sides of 2^15 or more, which OpenCV's resize does not accept."""
     height, width = image.shape[:2]
     return image[:: -(-height // _SMOOTHED_FROM), :: -(-width // _SMOOTHED_FROM)]
 
@@ -168,25 +168,29 @@ def resize_darknet(image: Image, width: int, height: int) -> Floats:
         input column, while the last output row may miss the share of the row below when its position rounds down.
     """
     old_height, old_width = image.shape[:2]
-    left, right, share = _corner_weights(old_width, width)
+    left, right, right_share = _corner_weights(old_width, width)
     if old_width == 1 or width == 1:
-        left, right, share = np.full(width, old_width - 1), np.full(width, old_width - 1), np.zeros(width, np.float32)
+        left, right, right_share = (
+            np.full(width, old_width - 1),
+            np.full(width, old_width - 1),
+            np.zeros(width, np.float32),
+        )
     else:
-        left[-1], right[-1], share[-1] = old_width - 1, old_width - 1, 0
-    top, below, down = _corner_weights(old_height, height)
-    used = np.unique(np.concatenate([top, below]))  # the rows that matter, so that huge images stay cheap
-    planes = _UNIT[image[used]].transpose(2, 0, 1)
-    part = (np.float32(1) - share) * planes[:, :, left] + share * planes[:, :, right]
-    upper, lower = np.searchsorted(used, top), np.searchsorted(used, below)
-    rest = down.copy()
-    rest[-1] = 0
-    down, rest = down[:, None], rest[:, None]
-    result: Floats = (np.float32(1) - down) * part[:, upper] + rest * part[:, lower]
+        left[-1], right[-1], right_share[-1] = old_width - 1, old_width - 1, 0
+    top, below, share_below = _corner_weights(old_height, height)
+    needed_rows = np.unique(np.concatenate([top, below]))  # the rows that matter, so that huge images stay cheap
+    planes = _UNIT[image[needed_rows]].transpose(2, 0, 1)
+    resized_rows = (np.float32(1) - right_share) * planes[:, :, left] + right_share * planes[:, :, right]
+    upper, lower = np.searchsorted(needed_rows, top), np.searchsorted(needed_rows, below)
+    added_share = share_below.copy()
+    added_share[-1] = 0
+    share_below, added_share = share_below[:, None], added_share[:, None]
+    result: Floats = (np.float32(1) - share_below) * resized_rows[:, upper] + added_share * resized_rows[:, lower]
     return result
 
 
 def _corner_weights(old: int, new: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
-    """First and second source index of each target index, and the second one's share."""
+    """Return first and second source index of each target index, and the weight of the second."""
     step = np.float32(old - 1) / np.float32(new - 1) if new > 1 else np.float32(0)
     position = np.arange(new, dtype=np.float32) * step
     first = np.minimum(position.astype(np.int64), old - 1)
@@ -205,7 +209,7 @@ def _resize_opencv(image: Image, width: int, height: int) -> Floats:
 
 
 def _inner_size(old: tuple[int, int], new: tuple[int, int]) -> tuple[int, int]:
-    """Size of the image inside the input; darknet's rule, with at least one pixel each way."""
+    """Return the size of the image in the input by darknet's rule, at least one pixel each way."""
     (old_width, old_height), (width, height) = old, new
     if np.float32(width) / np.float32(old_width) < np.float32(height) / np.float32(old_height):
         return width, max(1, old_height * width // old_width)

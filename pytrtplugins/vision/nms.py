@@ -52,26 +52,26 @@ def nms(
         candidates = order[: np.count_nonzero(result[:, k])]
         while len(candidates) > 1:
             first, rest = candidates[0], candidates[1:]
-            clash = _overlap(boxes[first], boxes[rest], distance_power) > np.float32(iou_threshold)
-            result[rest[clash], k] = 0
-            candidates = rest[~clash]
+            is_suppressed = _overlap(boxes[first], boxes[rest], distance_power) > np.float32(iou_threshold)
+            result[rest[is_suppressed], k] = 0
+            candidates = rest[~is_suppressed]
     return result
 
 
 def _overlap(box: Floats, others: Floats, distance_power: float | None) -> Floats:
-    """Intersection over union of one box with others, less the distance term, in float32 and darknet's order of operations."""
+    """Return IoU of one box with others, minus the DIoU distance term, in float32 and darknet's order of operations."""
     half, halves = box[2:] / 2, others[:, 2:] / 2
     low, lows, high, highs = box[:2] - half, others[:, :2] - halves, box[:2] + half, others[:, :2] + halves
-    side = np.minimum(high, highs) - np.maximum(low, lows)
-    shared = np.where((side < 0).any(1), np.float32(0), side[:, 0] * side[:, 1])
-    union = box[2] * box[3] + others[:, 2] * others[:, 3] - shared
+    sides = np.minimum(high, highs) - np.maximum(low, lows)
+    intersection = np.where((sides < 0).any(1), np.float32(0), sides[:, 0] * sides[:, 1])
+    union = box[2] * box[3] + others[:, 2] * others[:, 3] - intersection
     with np.errstate(invalid="ignore", divide="ignore"):
-        overlap: Floats = shared / union
+        overlap: Floats = intersection / union
         if distance_power is None:
             return overlap
-        outer, step = np.maximum(high, highs) - np.minimum(low, lows), box[:2] - others[:, :2]
-        diagonal = outer[:, 0] * outer[:, 0] + outer[:, 1] * outer[:, 1]
-        distance = step[:, 0] * step[:, 0] + step[:, 1] * step[:, 1]
+        enclosing, centre_offset = np.maximum(high, highs) - np.minimum(low, lows), box[:2] - others[:, :2]
+        diagonal = enclosing[:, 0] * enclosing[:, 0] + enclosing[:, 1] * enclosing[:, 1]
+        distance = centre_offset[:, 0] * centre_offset[:, 0] + centre_offset[:, 1] * centre_offset[:, 1]
         term = ((distance / diagonal).astype(np.float64) ** distance_power).astype(
             np.float32
         )  # darknet's pow is double's

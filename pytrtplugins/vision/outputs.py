@@ -1,4 +1,4 @@
-"""Where results go: annotated images and videos, labels, crops, JSON, a window."""
+"""Write results: annotated images and videos, labels, crops, JSON; and show them in a window."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ __all__ = ["Outputs"]
 
 
 class _Writer(Protocol):
-    def write(self, frame: Frame, found: Detections) -> None: ...
+    """A writer of one kind of output."""
+
+    def write(self, frame: Frame, detections: Detections) -> None: ...
 
     def close(self) -> None: ...
 
@@ -36,7 +38,7 @@ class _Writer(Protocol):
 
 
 class Outputs:
-    """Write what was found on the frames of some sources. Close it, or use it in a ``with`` block: then files are complete.
+    """Writer of the detections on frames. Close it, or use it in a ``with`` block: then files are complete.
 
     Images and videos are drawn and encoded in threads, while the next frames are looked at.
 
@@ -75,34 +77,34 @@ class Outputs:
         crops: str | Path | None = None,
         show: bool = False,
     ) -> None:
-        found = sources.found
-        self._window = Window(wait=all(source.kind == "image" for source in found)) if show else None
+        source_list = sources.found
+        self._window = Window(wait=all(source.kind == "image" for source in source_list)) if show else None
         self._writers: list[_Writer] = []
         if output is not None:
-            self._writers.append(_Drawn(plan_targets(output, found)))
+            self._writers.append(_PlotWriter(plan_targets(output, source_list)))
         if labels is not None:
-            self._writers.append(_Labels(_folder(labels, "labels")))
+            self._writers.append(_LabelWriter(_make_folder(labels, "labels")))
         if crops is not None:
-            self._writers.append(_Crops(_folder(crops, "crops")))
+            self._writers.append(_CropWriter(_make_folder(crops, "crops")))
         if json is not None:
-            self._writers.append(_Json(check_target(json), _by_file))
+            self._writers.append(_JsonWriter(check_target(json), _file_entries))
         if coco is not None:
-            self._writers.append(_Json(check_target(coco), _coco_entries(found)))
+            self._writers.append(_JsonWriter(check_target(coco), _coco_entries(source_list)))
 
     @property
     def stopped(self) -> bool:
-        """Whether the user has ended the window."""
+        """Whether the user has closed the window."""
         return self._window is not None and self._window.stopped
 
     def write(self, frame: Frame, found: Detections) -> None:
-        """Write what was found on a frame."""
+        """Write the detections on a frame."""
         for writer in self._writers:
             writer.write(frame, found)
         if self._window is not None:
             self._window.show(draw(frame.image, found), frame.name)
 
     def saved(self) -> list[str]:
-        """What was written: files, and folders such as ``found/ (12 files .jpg)``."""
+        """Return texts of the files written, and of folders, such as ``found/ (12 files .jpg)``."""
         return [line for writer in self._writers for line in writer.saved()]
 
     def close(self) -> None:
@@ -120,8 +122,8 @@ class Outputs:
         self.close()
 
 
-class _Drawn:
-    """Annotated images, drawn and encoded on all cores, and videos, in a thread of their own."""
+class _PlotWriter:
+    """Writer of annotated images, drawn and encoded on all cores, and of videos, in one thread."""
 
     def __init__(self, targets: list[Path]) -> None:
         self.targets, self.written = targets, dict[Path, None]()
@@ -130,12 +132,12 @@ class _Drawn:
         for folder in {path.parent for path in targets}:
             remove_abandoned(folder)
 
-    def write(self, frame: Frame, found: Detections) -> None:
+    def write(self, frame: Frame, detections: Detections) -> None:
         path = self.targets[frame.item]
         if frame.number is None:
-            self._images.call(_save_drawn, frame, found, path)
+            self._images.call(_save_plot, frame, detections, path)
         else:
-            self._frames.call(self._add, frame, found, path)
+            self._frames.call(self._add_video_frame, frame, detections, path)
         self.written[path] = None
 
     def close(self) -> None:
@@ -144,11 +146,11 @@ class _Drawn:
             stack.callback(self._frames.close)
             stack.callback(self._images.close)
 
-    def _add(self, frame: Frame, found: Detections, path: Path) -> None:
+    def _add_video_frame(self, frame: Frame, detections: Detections, path: Path) -> None:
         if self._video is None or self._video.path != path:
             self._end_video()
             self._video = VideoFile(path, (frame.image.shape[1], frame.image.shape[0]), frame.rate)
-        self._video.write(draw(frame.image, found))
+        self._video.write(draw(frame.image, detections))
 
     def _end_video(self) -> None:
         video, self._video = self._video, None
@@ -156,20 +158,20 @@ class _Drawn:
             video.close()
 
     def saved(self) -> list[str]:
-        return _lines(list(self.written))
+        return _file_lines(list(self.written))
 
 
-class _Labels:
-    """Text files in the YOLO form."""
+class _LabelWriter:
+    """Writer of text files in the YOLO format."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.written = folder, dict[Path, None]()
         remove_abandoned(folder)
 
-    def write(self, frame: Frame, found: Detections) -> None:
+    def write(self, frame: Frame, detections: Detections) -> None:
         height, width = frame.image.shape[:2]
         lines = []
-        for item in found:
+        for item in detections:
             left, top, right, bottom = item.xyxy
             box = (
                 (left + right) / 2 / width,
@@ -177,7 +179,9 @@ class _Labels:
                 (right - left) / width,
                 (bottom - top) / height,
             )
-            lines.append(" ".join([str(item.class_id), *(f"{value:.6f}" for value in box), *_track(item.track_id)]))
+            lines.append(
+                " ".join([str(item.class_id), *(f"{value:.6f}" for value in box), *_track_column(item.track_id)])
+            )
         path = free_name(self.folder / f"{frame.stem}.txt", self.written)
         write_atomic(path, "".join(f"{line}\n" for line in lines).encode(), durable=False)
         self.written[path] = None
@@ -186,21 +190,21 @@ class _Labels:
         """Each file is complete."""
 
     def saved(self) -> list[str]:
-        return _lines(list(self.written))
+        return _file_lines(list(self.written))
 
 
-class _Crops:
-    """The inside of each box, in a folder for each class."""
+class _CropWriter:
+    """Writer of the crop of each box, in a folder for each class."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.written = folder, dict[Path, None]()
-        for each in filter(Path.is_dir, folder.iterdir()):
-            remove_abandoned(each)
+        for class_folder in filter(Path.is_dir, folder.iterdir()):
+            remove_abandoned(class_folder)
 
-    def write(self, frame: Frame, found: Detections) -> None:
+    def write(self, frame: Frame, detections: Detections) -> None:
         height, width = frame.image.shape[:2]
         counts = Counter[str]()
-        for item in found:
+        for item in detections:
             left, top = (int(np.floor(side)) for side in item.xyxy[:2])
             right, bottom = (int(np.ceil(side)) for side in item.xyxy[2:])
             crop = frame.image[max(0, top) : min(height, bottom), max(0, left) : min(width, right)]
@@ -221,14 +225,14 @@ class _Crops:
         return [f"{self.folder}/ ({count_text(count, 'crop')})"]
 
 
-class _Json:
-    """A list in a file, written at the end."""
+class _JsonWriter:
+    """Writer of a JSON list, written when it is closed."""
 
     def __init__(self, path: Path, entries: Callable[[Frame, Detections], list[dict[str, Any]]]) -> None:
         self.path, self._entries, self._list = path, entries, list[dict[str, Any]]()
 
-    def write(self, frame: Frame, found: Detections) -> None:
-        self._list += self._entries(frame, found)
+    def write(self, frame: Frame, detections: Detections) -> None:
+        self._list += self._entries(frame, detections)
 
     def close(self) -> None:
         write_atomic(self.path, (json_module.dumps(self._list, indent=2) + "\n").encode())
@@ -237,31 +241,31 @@ class _Json:
         return [f"{self.path}"]
 
 
-def _save_drawn(frame: Frame, found: Detections, path: Path) -> None:
-    save_image(draw(frame.image, found), path)
+def _save_plot(frame: Frame, detections: Detections, path: Path) -> None:
+    save_image(draw(frame.image, detections), path)
 
 
-def _by_file(frame: Frame, found: Detections) -> list[dict[str, Any]]:
-    return [{"file": frame.name, "detections": [item.to_dict() for item in found]}]
+def _file_entries(frame: Frame, detections: Detections) -> list[dict[str, Any]]:
+    return [{"file": frame.name, "detections": [item.to_dict() for item in detections]}]
 
 
 def _coco_entries(sources: tuple[Source, ...]) -> Callable[[Frame, Detections], list[dict[str, Any]]]:
     stems = [source.stem for source in sources if source.kind == "image"]
-    numbered = len(stems) == len(sources) and all(stem.isdecimal() for stem in stems)
-    by_name = numbered and len({int(stem) for stem in stems}) == len(stems)
+    are_numbers = len(stems) == len(sources) and all(stem.isdecimal() for stem in stems)
+    use_numbers_in_names = are_numbers and len({int(stem) for stem in stems}) == len(stems)
 
-    def entries(frame: Frame, found: Detections) -> list[dict[str, Any]]:
-        made = found.to_coco(int(frame.source.stem) if by_name else frame.index)
-        return [{**entry, "file_name": frame.name} for entry in made]
+    def entries(frame: Frame, detections: Detections) -> list[dict[str, Any]]:
+        coco_entries = detections.to_coco(int(frame.source.stem) if use_numbers_in_names else frame.index)
+        return [{**entry, "file_name": frame.name} for entry in coco_entries]
 
     return entries
 
 
-def _track(track_id: int | None) -> list[str]:
+def _track_column(track_id: int | None) -> list[str]:
     return [] if track_id is None else [str(track_id)]
 
 
-def _folder(path: str | Path, what: str) -> Path:
+def _make_folder(path: str | Path, what: str) -> Path:
     path = Path(path)
     if path.exists() and not path.is_dir():
         raise UsageError(f"{what} {str(path)!r}: expected a folder.", path=path)
@@ -269,8 +273,8 @@ def _folder(path: str | Path, what: str) -> Path:
     return path
 
 
-def _lines(paths: list[Path], most: int = 3) -> list[str]:
-    """A line for each file; for many, one for each folder and kind."""
+def _file_lines(paths: list[Path], most: int = 3) -> list[str]:
+    """Return a line for each file; if there are many, a line for each folder and suffix."""
     if len(paths) <= most:
         return [f"{path}" for path in paths]
     groups: dict[tuple[Path, str], list[Path]] = {}

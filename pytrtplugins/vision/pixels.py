@@ -1,4 +1,4 @@
-"""Images → the numbers that a network takes."""
+"""Convert images to the normalized input batches of a network."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Pixels:
-    """How the values of pixels become numbers: (value - mean) / deviation, in each channel of RGB.
+    """Normalization of pixels: (value - mean) / deviation, in each channel of RGB.
 
     Attributes:
-        mean: Of each channel, in 0..255.
-        deviation: Likewise.
+        mean: Mean of each channel, in 0..255.
+        deviation: Standard deviation of each channel, in 0..255.
     """
 
     mean: Triple = (0.0, 0.0, 0.0)
     deviation: Triple = (1.0, 1.0, 1.0)
 
     def __call__(self, images: Sequence[npt.NDArray[np.uint8]], size: tuple[int, int]) -> npt.NDArray[np.float32]:
-        """Images as one batch.
+        """Return images as one normalized batch.
 
         Args:
             images: (H, W, 3) uint8, RGB, each of its own size.
@@ -59,7 +59,7 @@ PIXELS = {
 
 
 def image_input(inputs: Sequence[TensorDesc]) -> tuple[str, tuple[int, int], int | None]:
-    """The name of a network's only input, its width and height, and its batch; None where that is free.
+    """Return name, (width, height) and batch of a network's only input; batch None if it is free.
 
     Raises:
         UsageError: it does not take images (N, 3, H, W) of one size.
@@ -68,14 +68,14 @@ def image_input(inputs: Sequence[TensorDesc]) -> tuple[str, tuple[int, int], int
         batch, channels, height, width = inputs[0].dims
         if channels == 3 and isinstance(height, int) and isinstance(width, int):
             return inputs[0].name, (width, height), batch if isinstance(batch, int) else None
-    found = ", ".join(f"{desc.name} ({', '.join(map(str, desc.dims))})" for desc in inputs)
-    raise UsageError(f"expected a network with one input (N, 3, H, W), and H and W that are fixed; found {found}")
+    inputs_text = ", ".join(f"{desc.name} ({', '.join(map(str, desc.dims))})" for desc in inputs)
+    raise UsageError(f"expected a network with one input (N, 3, H, W), and H and W that are fixed; found {inputs_text}")
 
 
 def image_batches(
     images: Iterable[npt.NDArray[np.uint8]], inputs: Sequence[TensorDesc], form: Pixels, batch: int | None = None
 ) -> Iterator[tuple[dict[str, npt.NDArray[np.float32]], int]]:
-    """Batches as a network takes them, and how many images are in each.
+    """Yield input batches of a network, each with the number of its images.
 
     Where the batch is fixed, by the network or the caller, the last image of the last batch is repeated.
 
@@ -88,12 +88,12 @@ def image_batches(
     Raises:
         UsageError: the network does not take images of one size.
     """
-    name, size, own = image_input(inputs)
-    batch = own or batch
-    waiting = iter(images)
-    while part := list(itertools.islice(waiting, batch or _BATCH)):
-        missing = (batch or len(part)) - len(part)
-        yield {name: form([*part, *part[-1:] * missing], size)}, len(part)
+    name, size, fixed_batch = image_input(inputs)
+    batch = fixed_batch or batch
+    remaining = iter(images)
+    while batch_images := list(itertools.islice(remaining, batch or _BATCH)):
+        padding = (batch or len(batch_images)) - len(batch_images)
+        yield {name: form([*batch_images, *batch_images[-1:] * padding], size)}, len(batch_images)
 
 
 def _resize(image: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDArray[np.uint8]:

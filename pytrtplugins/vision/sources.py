@@ -1,4 +1,4 @@
-"""Images, videos, cameras and streams → frames, decoded ahead of the caller."""
+"""Read the frames of images, videos, cameras and streams, decoded ahead of the caller."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Frame:
     """An image, or a frame of a video, camera or stream.
 
     Fields:
-        pixels: (H, W, 3) uint8, RGB; of an image that a device decoded, where they lie on the device.
+        pixels: (H, W, 3) uint8, RGB; a `DeviceImage` if a device decoded it.
         source: Where it comes from.
         item: Number of the source, from 0, as they were given.
         index: Number of the frame among all frames of all sources, from 0.
@@ -52,7 +52,7 @@ class Frame:
 
     @cached_property
     def image(self) -> Image:
-        """(H, W, 3) uint8, RGB, on the host."""
+        """The pixels in host memory, (H, W, 3) uint8, RGB."""
         return self.pixels.download() if isinstance(self.pixels, DeviceImage) else self.pixels
 
     @property
@@ -62,12 +62,12 @@ class Frame:
 
     @property
     def stem(self) -> str:
-        """What files made for it are called: the source's stem, with the frame's number for a video."""
+        """The source's stem, with the frame's number for a video, from which names of output files are made."""
         return self.source.stem if self.number is None else f"{self.source.stem}-{self.number:06}"
 
 
 class Sources:
-    """Images, folders, globs, videos, cameras and URLs, one frame after the other.
+    """Iterable of frames from images, folders, globs, videos, cameras and URLs.
 
     Images are decoded on all cores, videos in a thread of their own, a few ahead of the frame that is asked for. An image that
     cannot be read does not keep the others from being seen: it is logged as a warning, kept in ``failures``, and raised after the
@@ -101,23 +101,23 @@ class Sources:
         self.failures: list[ImageError] = []
 
     def __iter__(self) -> Iterator[Frame]:
-        """The frames, in order."""
+        """Yield the frames, in order."""
         return self.frames()
 
     def __repr__(self) -> str:
-        """How many there are of each kind."""
+        """Return the number of sources of each kind."""
         kinds = [source.kind for source in self.found]
         return f"Sources({', '.join(f'{kind}: {kinds.count(kind)}' for kind in dict.fromkeys(kinds))})"
 
     def count(self) -> int | None:
-        """Frames in all, by the headers of videos; None where nobody knows."""
-        counts = [1 if source.kind == "image" else _count(source) for source in self.found]
+        """Return the number of all frames, by the headers of videos; None if it is unknown."""
+        counts = [1 if source.kind == "image" else _frame_count(source) for source in self.found]
         return None if 0 in counts else sum(counts)
 
     def frames(
         self, ahead: int = 1, memory: Memory = empty, decoder: ImageDecoder | None = None
     ) -> Generator[Frame, None, None]:
-        """The frames, in order.
+        """Yield the frames, in order.
 
         Args:
             ahead: Frames that are decoded ahead beside one for each thread, such as the network's batch.
@@ -125,15 +125,15 @@ class Sources:
             decoder: Decodes JPEG files on a device; None: the host does.
         """
         self.failures = []
-        index, loaded = 0, self._loaded(ahead, memory, decoder)
-        with closing(loaded):
-            for item, found in enumerate(loaded):
+        index, decoded_images = 0, self._decode_images(ahead, memory, decoder)
+        with closing(decoded_images):
+            for item, decoded in enumerate(decoded_images):
                 try:
-                    if isinstance(found, ImageError):
-                        raise found
+                    if isinstance(decoded, ImageError):
+                        raise decoded
                     source = self.found[item]
-                    if found is not None:
-                        yield Frame(found, source, item, index)
+                    if decoded is not None:
+                        yield Frame(decoded, source, item, index)
                         index += 1
                         continue
                     for number, (image, rate) in enumerate(_frames(source, ahead)):
@@ -145,8 +145,10 @@ class Sources:
                         _log.warning("%s", error)
         self._raise_failures()
 
-    def _loaded(self, ahead: int, memory: Memory, decoder: ImageDecoder | None) -> Generator[Decoded, None, None]:
-        """For each source its image, or what is wrong with it; None for what has many frames."""
+    def _decode_images(
+        self, ahead: int, memory: Memory, decoder: ImageDecoder | None
+    ) -> Generator[Decoded, None, None]:
+        """Yield each source's image, or its error; None for videos, cameras and streams."""
         threads, load = threads_for_files(), partial(_load, memory=memory)
         if decoder is None:
             return map_ahead(load, self.found, threads=threads, ahead=threads + ahead)
@@ -175,30 +177,30 @@ def _path_of_image(source: Source) -> Path | None:
 
 
 def _load(source: Source, memory: Memory) -> Image | ImageError | None:
-    """An image, or what is wrong with it; None for what has many frames."""
+    """Return a source's image, or its error; None for a video, camera or stream."""
     if source.kind != "image":
         return None
     try:
         if isinstance(source.address, Path):
             return load_image(source.address, memory=memory)
-        with _opened(source) as capture:
-            return next(_decoded(capture, source))
+        with _open_capture(source) as capture:
+            return next(_decode_frames(capture, source))
     except ImageError as error:
         return error
 
 
 def _frames(source: Source, ahead: int) -> Iterator[tuple[Image, float]]:
-    """The frames with their rate; those of a camera or stream are as fresh as can be."""
-    with _opened(source) as capture:
+    """Yield frames with their rate; frames of a camera or stream are not read ahead, so that they are recent."""
+    with _open_capture(source) as capture:
         rate = _rate(capture)
-        images = prefetch(_decoded(capture, source), 1 if source.kind == "live" else max(2, ahead))
+        images = prefetch(_decode_frames(capture, source), 1 if source.kind == "live" else max(2, ahead))
         with closing(images):
             for image in images:
                 yield image, rate
 
 
 @contextmanager
-def _opened(source: Source) -> Iterator[cv2.VideoCapture]:
+def _open_capture(source: Source) -> Iterator[cv2.VideoCapture]:
     cv2 = require("cv2", extra="vision", package="opencv-python-headless", feature="reading videos")
     address = str(source.address) if isinstance(source.address, Path) else source.address
     if isinstance(source.address, Path) and not source.address.is_file():
@@ -219,12 +221,12 @@ def _opened(source: Source) -> Iterator[cv2.VideoCapture]:
         capture.release()
 
 
-def _decoded(capture: cv2.VideoCapture, source: Source) -> Iterator[Image]:
+def _decode_frames(capture: cv2.VideoCapture, source: Source) -> Iterator[Image]:
     cv2: Any = require("cv2", extra="vision")
     number, promised = 0, capture.get(cv2.CAP_PROP_FRAME_COUNT) if source.kind == "video" else 0
     while True:
-        more, frame = capture.read()
-        if not more:
+        has_frame, frame = capture.read()
+        if not has_frame:
             break
         yield np.ascontiguousarray(frame[:, :, ::-1])
         number += 1
@@ -242,13 +244,13 @@ def _rate(capture: cv2.VideoCapture) -> float:
     return rate if 0 < rate < 1000 else _USUAL_RATE
 
 
-def _count(source: Source) -> int:
-    """Frames of a video by its header; 0 where nobody knows."""
+def _frame_count(source: Source) -> int:
+    """Return the number of frames of a video by its header; 0 if it is unknown."""
     if source.kind != "video" or not isinstance(source.address, Path):
         return 0
     cv2: Any = require("cv2", extra="vision", package="opencv-python-headless", feature="reading videos")
     try:
-        with _opened(source) as capture:
+        with _open_capture(source) as capture:
             return max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT)))
     except ImageError:
         return 0

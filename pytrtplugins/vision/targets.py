@@ -1,4 +1,4 @@
-"""Names of the files that annotated images and videos go to, checked before anything is computed."""
+"""Choose and check the output files of annotated images and videos before anything is computed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["free_name", "plan_targets"]
 
 
 def plan_targets(output: str | Path, sources: Sequence[Source]) -> list[Path]:
-    """A file for each source.
+    """Return the output file of each source.
 
     Args:
         output: A file, whose suffix says what is written, for one source; of several, each goes to ``STEM-ITS_NAME.SUFFIX``.
@@ -29,12 +29,12 @@ def plan_targets(output: str | Path, sources: Sequence[Source]) -> list[Path]:
     """
     output = Path(output)
     if output.suffix and not output.is_dir():
-        targets = _files(check_target(output, "output", (*SUFFIXES, *CODECS)), sources)
+        targets = _file_targets(check_target(output, "output", (*SUFFIXES, *CODECS)), sources)
     else:
-        targets = _in_folder(output, sources)
-    read = {source.address.resolve() for source in sources if isinstance(source.address, Path)}
+        targets = _folder_targets(output, sources)
+    source_files = {source.address.resolve() for source in sources if isinstance(source.address, Path)}
     for target in targets:
-        if target.resolve() in read:
+        if target.resolve() in source_files:
             raise UsageError(
                 f"output {str(target)!r}: the image itself would be overwritten.\nDo: --output another folder or name",
                 path=target,
@@ -45,11 +45,11 @@ def plan_targets(output: str | Path, sources: Sequence[Source]) -> list[Path]:
 
 
 def free_name(path: Path, taken: Collection[Path]) -> Path:
-    """The path, with a number behind its stem where that is taken."""
-    return next(name for name in _numbered(path) if name not in taken)
+    """Return the path, with a number after its stem if it is taken."""
+    return next(name for name in _numbered_paths(path) if name not in taken)
 
 
-def _numbered(path: Path) -> Iterator[Path]:
+def _numbered_paths(path: Path) -> Iterator[Path]:
     yield path
     number = 2
     while True:
@@ -57,31 +57,32 @@ def _numbered(path: Path) -> Iterator[Path]:
         number += 1
 
 
-def _files(output: Path, sources: Sequence[Source]) -> list[Path]:
-    video = output.suffix.lower() in CODECS
+def _file_targets(output: Path, sources: Sequence[Source]) -> list[Path]:
+    is_video = output.suffix.lower() in CODECS
     for source in sources:
-        if (source.kind == "image") == video:
-            what, other = ("an image", ".png") if video else ("a video", ".mp4")
+        if (source.kind == "image") == is_video:
+            kind_text, suffix_example = ("an image", ".png") if is_video else ("a video", ".mp4")
             raise UsageError(
-                f"output {str(output)!r}: {source.name} is {what}, which cannot be written to a file {output.suffix}.\n"
-                f"Do: --output {output.with_suffix(other).name}, or a folder, --output {output.stem}/, for images and videos together",
+                f"output {str(output)!r}: {source.name} is {kind_text}, which cannot be written to a file {output.suffix}.\n"
+                f"Do: --output {output.with_suffix(suffix_example).name}, or a folder, "
+                f"--output {output.stem}/, for images and videos together",
                 path=output,
             )
     if len(sources) == 1:
         return [output]
-    found: dict[Path, None] = {}
+    targets: dict[Path, None] = {}
     for source in sources:
-        found[free_name(output.with_name(f"{output.stem}-{source.stem}{output.suffix}"), found)] = None
-    return list(found)
+        targets[free_name(output.with_name(f"{output.stem}-{source.stem}{output.suffix}"), targets)] = None
+    return list(targets)
 
 
-def _in_folder(folder: Path, sources: Sequence[Source]) -> list[Path]:
+def _folder_targets(folder: Path, sources: Sequence[Source]) -> list[Path]:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"output {str(folder)!r}: expected a folder, or a file with a suffix.", path=folder)
     folder.mkdir(parents=True, exist_ok=True)
-    found: dict[Path, None] = {}
+    targets: dict[Path, None] = {}
     for source in sources:
-        known, other = (SUFFIXES, ".png") if source.kind == "image" else (CODECS, ".mp4")
-        suffix = source.suffix if source.suffix in known else other
-        found[free_name(folder / f"{source.stem}{suffix}", found)] = None
-    return list(found)
+        suffixes, default_suffix = (SUFFIXES, ".png") if source.kind == "image" else (CODECS, ".mp4")
+        suffix = source.suffix if source.suffix in suffixes else default_suffix
+        targets[free_name(folder / f"{source.stem}{suffix}", targets)] = None
+    return list(targets)

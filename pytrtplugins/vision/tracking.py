@@ -1,4 +1,4 @@
-"""Objects followed from frame to frame: ByteTrack, from the library trackers."""
+"""Track objects from frame to frame with ByteTrack, from the library trackers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _USUAL_RATE = 30.0
 
 
 class Tracker:
-    """Give the detections of successive frames the numbers of their objects.
+    """Assign track numbers to the detections of successive frames.
 
     ByteTrack predicts where each box goes, and matches boxes by their overlap; a box with a low score, such as of an object that
     is half hidden, may continue a track, and begins none. A track has a number from its second frame on.
@@ -43,7 +43,7 @@ class Tracker:
         self._first, self._next = 0, 0
 
     def update(self, found: Detections, frame: Frame | None = None) -> Detections:
-        """The same detections with their tracks, without those of low scores that continue none.
+        """Return the detections with track numbers, without those of low scores that continue no track.
 
         Args:
             found: Of the next frame.
@@ -51,28 +51,28 @@ class Tracker:
         """
         scene = frame.item if frame is not None and frame.number is not None else -1
         if self._tracker is None or scene != self._scene:
-            self._begin(scene, frame.rate if frame is not None else 0.0)
-        given = self._convert(
+            self._begin_scene(scene, frame.rate if frame is not None else 0.0)
+        library_detections = self._convert(
             xyxy=found.boxes_xyxy.astype(np.float32),
             confidence=found.scores.astype(np.float32),
             class_id=found.class_ids.copy(),
             data={"place": np.arange(len(found))},
         )
-        tracked = self._tracker.update(given)
+        tracked = self._tracker.update(library_detections)
         ids = np.full(len(found), -1)
         if len(tracked):
             ids[tracked.data["place"]] = tracked.tracker_id
-        kept = []
+        tracked_items = []
         for item, number in zip(found, ids.tolist(), strict=True):
             if number >= 0:
-                kept.append(replace(item, track_id=self._first + number))
+                tracked_items.append(replace(item, track_id=self._first + number))
                 self._next = max(self._next, self._first + number + 1)
             elif item.score > self.score_threshold:
-                kept.append(item)
-        return Detections(kept, found.source)
+                tracked_items.append(item)
+        return Detections(tracked_items, found.source)
 
-    def _begin(self, scene: int, rate: float) -> None:
-        """Forget all objects; the next ones get other numbers."""
+    def _begin_scene(self, scene: int, rate: float) -> None:
+        """Drop all tracks; later tracks get new numbers."""
         self._scene, self._first = scene, self._next
         self._tracker = self._make(
             frame_rate=rate or _USUAL_RATE,

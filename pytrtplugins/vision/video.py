@@ -1,4 +1,4 @@
-"""Videos, written by OpenCV as a whole or not at all."""
+"""Write videos by OpenCV, atomically."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CODECS = {".mp4": "mp4v", ".avi": "MJPG", ".mkv": "mp4v", ".mov": "mp4v", ".m4v"
 
 
 def check_video_path(path: str | Path) -> Path:
-    """Give back a path that a video can be written to.
+    """Check that a video can be written to a path, and return the path.
 
     Raises:
         UsageError: the suffix is unknown, the folder does not exist, or this OpenCV cannot write such a file.
@@ -38,7 +38,7 @@ def check_video_path(path: str | Path) -> Path:
 
 
 class VideoFile:
-    """A video that is being written. Close it: its name is taken then.
+    """Writer of a video. The file gets its name when it is closed.
 
     Args:
         path: Where it goes; its suffix chooses the format.
@@ -54,7 +54,7 @@ class VideoFile:
         self._cv2: Any = require("cv2", extra="vision", package="opencv-python-headless", feature="writing videos")
         with contextlib.ExitStack() as stack:
             temporary = stack.enter_context(atomic_path(path))
-            self._writer = _writer(self._cv2, temporary, size, rate)
+            self._writer = _open_writer(self._cv2, temporary, size, rate)
             if not self._writer.isOpened():
                 raise UsageError(f"video {str(path)!r}: OpenCV cannot write it ({size[0]}x{size[1]}).", path=path)
             self._file = stack.pop_all()
@@ -76,11 +76,11 @@ class VideoFile:
 def _can_write(suffix: str) -> bool:
     cv2: Any = require("cv2", extra="vision", package="opencv-python-headless", feature="writing videos")
     with tempfile.TemporaryDirectory() as folder:
-        writer = _writer(cv2, Path(folder) / f"video{suffix}", (64, 48), 25.0)
-        found = bool(writer.isOpened())
+        writer = _open_writer(cv2, Path(folder) / f"video{suffix}", (64, 48), 25.0)
+        is_open = bool(writer.isOpened())
         writer.release()
-    return found
+    return is_open
 
 
-def _writer(cv2: Any, path: Path, size: tuple[int, int], rate: float) -> Any:
+def _open_writer(cv2: Any, path: Path, size: tuple[int, int], rate: float) -> Any:
     return cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*CODECS[path.suffix.lower()]), rate, size)

@@ -19,7 +19,7 @@ _ENDING = (ord("q"), 27)  # and Esc
 
 
 class Window:
-    """A window for frames.
+    """A window that shows frames.
 
     Args:
         wait: Wait for a key after each frame.

@@ -295,5 +295,5 @@ def test_a_video_may_lack_a_tenth_of_the_frames_that_its_header_promises(readabl
     frames = iter([(True, np.zeros((2, 2, 3), np.uint8))] * readable + [(False, None)])
     capture = SimpleNamespace(get=lambda which: 10, read=lambda: next(frames))
     source = SimpleNamespace(kind="video", name="a.mp4", address="a.mp4")
-    assert len(list(module._decoded(capture, source))) == readable
+    assert len(list(module._decode_frames(capture, source))) == readable
     assert (f"{readable} of 10 frames could be read" in caplog.text) is named

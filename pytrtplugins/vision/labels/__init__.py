@@ -1,4 +1,4 @@
-"""Labels of photos: one file here for each format that is read."""
+"""Read labels of photos: a module for each format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers of labels give, whichever format they read."""
+"""Results of label readers, and what all formats share: class numbers and the filter of photos."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ OTHER_CLASSES = "boxes of other classes, left out"
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that keeps a photo from being used.
+    """A reason why a photo cannot be used.
 
     Attributes:
-        file: Of the photo or of its labels.
-        what: Is wrong.
+        file: The file of the photo or of its labels.
+        what: The error.
     """
 
     file: str
@@ -46,7 +46,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class LabelledPhoto:
-    """A photo's boxes, as the labels have them.
+    """A photo with its boxes.
 
     Attributes:
         file: Name of the photo in the set.
@@ -61,7 +61,7 @@ class LabelledPhoto:
 
 @dataclass
 class Annotations:
-    """The labels of a set.
+    """The labels of a data set.
 
     Attributes:
         format: Name of the format.
@@ -79,11 +79,11 @@ class Annotations:
 
 
 class UnknownClassError(ValueError):
-    """A class that the list of classes does not have."""
+    """A class is not in the list of classes."""
 
 
 class ClassNumbers:
-    """The numbers of classes: of a list that is given, of the order that the labels declare, or else of the alphabet.
+    """Class names → numbers: in the order of a given list, or as the labels declare them, or else sorted.
 
     Args:
         given: The list; None: what the labels have.
@@ -97,18 +97,18 @@ class ClassNumbers:
 
     @property
     def count(self) -> int:
-        """How many are known."""
+        """The number of classes known so far."""
         return len(self._numbers)
 
     def declare(self, names: Iterable[str]) -> None:
-        """The classes of the labels, in their order, where they tell one."""
+        """Add the classes that the labels declare, in their order, unless a list was given."""
         if not self.given:
             self._fixed = True
             for name in names:
                 self._numbers.setdefault(name, len(self._numbers))
 
     def number(self, name: str) -> int | None:
-        """Of a class; None: its boxes are left out.
+        """Return the number of a class; None if its boxes are left out.
 
         Raises:
             UnknownClassError: the list does not have it.
@@ -122,19 +122,19 @@ class ClassNumbers:
         return self._numbers.get(name)
 
     def finish(self, photos: Iterable[LabelledPhoto]) -> tuple[str, ...]:
-        """The names in their order; boxes get their final numbers."""
+        """Return the class names in their order, and write final class numbers into the boxes."""
         names = tuple(self._numbers)
         if self._fixed or not names:
             return names
         order = tuple(sorted(names))
-        final = np.array([order.index(name) for name in names], np.float64)
+        sorted_number = np.array([order.index(name) for name in names], np.float64)
         for photo in photos:
-            photo.boxes[:, 0] = final[photo.boxes[:, 0].astype(np.int64)]
+            photo.boxes[:, 0] = sorted_number[photo.boxes[:, 0].astype(np.int64)]
         return order
 
 
 class PhotoFilter:
-    """The photos that a list names; all, where there is no list.
+    """Filter of photos by a list of names; it accepts all photos if there is no list.
 
     Args:
         names: Files or their stems; with all folders, with some of the last ones, as the labels may have them, or with more of them than
@@ -158,7 +158,7 @@ class PhotoFilter:
         self._seen: set[str] = set()
 
     def __contains__(self, file: object) -> bool:
-        """Whether a photo is wanted; a name that no photo of the set has is looked for in the list."""
+        """Return whether the list has a photo; also for a name of which the set has no photo."""
         if self._all:
             return True
         if file in self._photos:
@@ -172,7 +172,7 @@ class PhotoFilter:
         )
 
     def unused(self) -> list[Problem]:
-        """The names that mean several photos, or none with labels."""
+        """Return a problem for each name that is ambiguous, or that no photo with labels has."""
         what = "the list names it, but there is no such photo with labels"
         missing = [name for names in self._missing.values() for name in names]
         missing += [name for photo, name in self._photos.items() if photo not in self._seen]
@@ -184,19 +184,19 @@ def _path(name: str) -> PurePosixPath:
 
 
 def _is_end(one: PurePosixPath, other: PurePosixPath) -> bool:
-    """Whether one of two paths ends with the other."""
+    """Return whether one of two paths ends with the other."""
     count = min(len(one.parts), len(other.parts))
     return one.parts[-count:] == other.parts[-count:]
 
 
 def rows_of(rows: Sequence[Sequence[float]], size: tuple[int, int] = (1, 1)) -> npt.NDArray[np.float64]:
-    """Rows of class and corners in pixels of a photo of this size, as `LabelledPhoto` has them.
+    """Convert rows of class and corners in pixels to the boxes of `LabelledPhoto`, (M, 5), in shares of the photo's sides.
 
     Raises:
         ValueError: a number is not finite.
     """
-    found = np.array(rows, np.float64).reshape(-1, 5)
-    if not np.isfinite(found).all():
+    boxes = np.array(rows, np.float64).reshape(-1, 5)
+    if not np.isfinite(boxes).all():
         raise ValueError("a box has a corner that is not a finite number")
-    found[:, 1:] /= (*size, *size)
-    return found
+    boxes[:, 1:] /= (*size, *size)
+    return boxes

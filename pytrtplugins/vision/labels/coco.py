@@ -1,4 +1,4 @@
-"""COCO's labels: one JSON for all photos, with boxes as x, y, width and height in pixels. CVAT exports it too."""
+"""Reader of COCO labels: one JSON for all photos, with boxes as x, y, width and height in pixels. CVAT exports it too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Object = dict[str, Any]
 
 
 def recognize(files: FileSet, photos: PhotoFiles) -> str:
-    """Why these files are of this format; empty where they are not."""
+    """Return the evidence that the files are of this format; empty if they are not."""
     return ", ".join(_json_files(files))
 
 
@@ -43,13 +43,13 @@ def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Phot
         names = _categories(categories, name)
         numbers.declare(names.values())
         result.left_out["categories with the name of another, joined"] += len(names) - len(set(names.values()))
-        reader = _Reader(name, photos, names, numbers, wanted, result)
+        reader = _FileReader(name, photos, names, numbers, wanted, result)
         reader.add(images, annotations)
     return result
 
 
-class _Reader:
-    """Adds the photos of one file to a result, or what is wrong with them."""
+class _FileReader:
+    """Reader of one file: adds its photos, or problems with them, to a result."""
 
     def __init__(
         self,
@@ -66,38 +66,38 @@ class _Reader:
     def add(self, images: list[_Object], annotations: list[_Object]) -> None:
         """Add all photos, each with the annotations that name its id."""
         by_image = defaultdict[int | str, list[_Object]](list)
-        for each in annotations:
-            image_id = _id(each.get("image_id"))
+        for item in annotations:
+            image_id = _id(item.get("image_id"))
             if image_id is None:
-                self._problem(f"annotation {shorten(each.get('id'))}: {_id_text(each, 'image_id')}")
+                self._add_problem(f"annotation {shorten(item.get('id'))}: {_id_text(item, 'image_id')}")
             else:
-                by_image[image_id].append(each)
+                by_image[image_id].append(item)
         owners = defaultdict[int | str, list[_Object]](list)
         for image in images:
             image_id = _id(image.get("id"))
             if image_id is None:
-                self._problem(f"the image {shorten(image.get('file_name'))}: {_id_text(image, 'id')}")
+                self._add_problem(f"the image {shorten(image.get('file_name'))}: {_id_text(image, 'id')}")
             else:
                 owners[image_id].append(image)
-        for image_id, same in owners.items():
+        for image_id, images_of_id in owners.items():
             boxes = by_image.pop(image_id, [])
-            if len(same) == 1:
-                self._add(same[0], boxes)
+            if len(images_of_id) == 1:
+                self._add_photo(images_of_id[0], boxes)
             else:
-                files = " and ".join(shorten(each.get("file_name")) for each in same[:3])
-                self._problem(f"{len(same):,} images have the id {shorten(image_id)}: {files}")
+                files = " and ".join(shorten(item.get("file_name")) for item in images_of_id[:3])
+                self._add_problem(f"{len(images_of_id):,} images have the id {shorten(image_id)}: {files}")
         if by_image:
             what = f"{len(by_image):,} annotations are of images that it does not list: {shorten(list(by_image)[:3])}"
-            self._problem(what)
+            self._add_problem(what)
 
-    def _problem(self, what: str) -> None:
+    def _add_problem(self, what: str) -> None:
         self._result.problems.append(Problem(self._file, what))
 
-    def _add(self, image: _Object, annotations: list[_Object]) -> None:
+    def _add_photo(self, image: _Object, annotations: list[_Object]) -> None:
         """Add a photo with its boxes, or the problem with it."""
         file = image.get("file_name")
         if not isinstance(file, str) or not file:
-            self._problem(f"the image {shorten(image.get('id'))}: expected a file_name, found {shorten(file)}")
+            self._add_problem(f"the image {shorten(image.get('id'))}: expected a file_name, found {shorten(file)}")
             return
         photo = self._photos.wanted(file, self._file, self._wanted, self._result.problems)
         if photo is None:
@@ -105,22 +105,22 @@ class _Reader:
         rows, left_out = [], self._result.left_out
         try:
             size = self._size(image, photo)
-            for each in annotations:
-                if _is_crowd(each):
+            for annotation in annotations:
+                if _is_crowd(annotation):
                     left_out["boxes of crowds, left out"] += 1
                     continue
-                kind = self._numbers.number(self._category(each))
+                kind = self._numbers.number(self._category(annotation))
                 if kind is None:
                     left_out[OTHER_CLASSES] += 1
                     continue
-                left, top, width, height = _box(each)
+                left, top, width, height = _box(annotation)
                 rows.append((kind, left, top, left + width, top + height))
             self._result.photos.append(LabelledPhoto(photo, rows_of(rows, size), size))
         except ValueError as error:
             self._result.problems.append(Problem(photo, str(error)))
 
     def _size(self, image: _Object, photo: str) -> tuple[int, int]:
-        """Width and height, which are the photo's own where the file has none, or 0."""
+        """Return width and height from the labels, or from the photo's own file if they are missing or 0."""
         sides = [image.get(name) for name in ("width", "height")]
         if any(side in (None, 0, "", "0") for side in sides):
             return self._photos.size(photo)
@@ -140,21 +140,21 @@ class _Reader:
 
 
 def _categories(categories: list[_Object], file: str) -> dict[int | str, str]:
-    """Names by their ids, in the order of the ids: numbers before texts.
+    """Return id → name of the categories, sorted by id: numbers before strings.
 
     Raises:
         FormatError: one lacks its id or its name, or two have one id.
     """
     names: dict[int | str, str] = {}
-    for each in categories:
-        number, name = _id(each.get("id")), each.get("name")
+    for category in categories:
+        number, name = _id(category.get("id")), category.get("name")
         if number is None or not isinstance(name, str) or not name.strip():
-            what = f"the category {shorten(name)} lacks its id or its name ({_id_text(each, 'id')})"
+            problem = f"the category {shorten(name)} lacks its id or its name ({_id_text(category, 'id')})"
         elif names.setdefault(number, name) != name:
-            what = f"the categories {shorten(names[number])} and {shorten(name)} have the id {shorten(number)}"
+            problem = f"the categories {shorten(names[number])} and {shorten(name)} have the id {shorten(number)}"
         else:
             continue
-        raise FormatError(f"{file}: {what}.\nDo: correct it, or export the labels again", path=file)
+        raise FormatError(f"{file}: {problem}.\nDo: correct it, or export the labels again", path=file)
     ordered = sorted(names.items(), key=lambda item: (isinstance(item[0], str), item[0]))
     return dict(ordered)
 
@@ -188,12 +188,12 @@ def _is_crowd(annotation: _Object) -> bool:
 
 
 def _id(value: Any) -> int | str | None:
-    """An id as a key: 1, 1.0 and "1" are one id, as writers such as pandas mix them. None: it is none."""
+    """Return an id as a key: 1, 1.0 and "1" are the same, since writers such as pandas mix them; None if it is invalid."""
     if isinstance(value, float):
         return int(value) if value.is_integer() else None
     if isinstance(value, str):
-        digits = value.isascii() and value.isdigit() and len(value) <= _LONGEST_ID
-        return int(value) if digits else value or None
+        is_number = value.isascii() and value.isdigit() and len(value) <= _LONGEST_ID
+        return int(value) if is_number else value or None
     return value if type(value) is int else None
 
 
@@ -203,7 +203,7 @@ def _id_text(entry: _Object, key: str) -> str:
 
 def _objects(facts: Any, key: str, name: str) -> list[_Object]:
     values = facts.get(key) if isinstance(facts, dict) else None
-    if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
         raise FormatError(
             f"{name}: expected a list of objects {key!r}, found {shorten(values)}.\nDo: export the labels again",
             path=name,
@@ -212,7 +212,7 @@ def _objects(facts: Any, key: str, name: str) -> list[_Object]:
 
 
 def _json_files(files: FileSet) -> list[str]:
-    """Files with the three lists. Where some are called ``instances``, as COCO's are, they alone: others have the same photos."""
+    """Return the JSON files with COCO's three lists; only those named ``instances*`` if there are any."""
     names = sorted(name for name in files if name.lower().endswith(".json"))
     instances = [name for name in names if name.rpartition("/")[2].startswith("instances")]
     candidates = instances or names

@@ -1,4 +1,4 @@
-"""CVAT's own XML, "CVAT for images 1.1": one file for all photos, with corners in pixels from 0 on."""
+"""Reader of CVAT's own XML, "CVAT for images 1.1": one file for all photos, with corners in pixels from 0 on."""
 
 from __future__ import annotations
 
@@ -21,37 +21,42 @@ _LOOKED_AT = 5
 
 
 def recognize(files: FileSet, photos: PhotoFiles) -> str:
-    """Why these files are of this format; empty where they are not."""
+    """Return the evidence that the files are of this format; empty if they are not."""
     return ", ".join(_xml_files(files))
 
 
 def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: PhotoFilter) -> Annotations:
-    """Read the photos of all files; a photo without boxes is one.
+    """Read the photos of all files, also photos without boxes.
 
     Raises:
         FormatError: a file is not of this format, or truncated.
     """
-    found = Annotations(NAME)
+    result = Annotations(NAME)
     for name in _xml_files(files):
         for element in parse_children(files.read(name, _MAX_BYTES), name, max_bytes=_MAX_BYTES):
             if element.tag == "meta":
-                numbers.declare(_declared(element))
+                numbers.declare(_declared_labels(element))
             elif element.tag == "image":
-                _add(element, name, photos, numbers, wanted, found)
+                _add_photo(element, name, photos, numbers, wanted, result)
             elif element.tag == "track":
                 raise FormatError(
                     f"{name}: tracks of a video.\nDo: export the task from CVAT as 'CVAT for images 1.1', with its images",
                     path=name,
                 )
-    return found
+    return result
 
 
-def _add(
-    image: Element, place: str, photos: PhotoFiles, numbers: ClassNumbers, wanted: PhotoFilter, found: Annotations
+def _add_photo(
+    image: Element,
+    labels_file: str,
+    photos: PhotoFiles,
+    numbers: ClassNumbers,
+    wanted: PhotoFilter,
+    result: Annotations,
 ) -> None:
     """Add a photo with its boxes, or the problem with it."""
     file = image.get("name", "")
-    photo = photos.wanted(file, place, wanted, found.problems)
+    photo = photos.wanted(file, labels_file, wanted, result.problems)
     if photo is None:
         return
     rows = []
@@ -59,31 +64,31 @@ def _add(
         size = (round(_number(image, "width")), round(_number(image, "height")))
         if min(size) < 1:
             raise ValueError(f"a size of {size[0]} x {size[1]}")
-        for each in image:
-            if each.tag in _SHAPES:
-                found.left_out["shapes that are not boxes, left out"] += 1
-            if each.tag != "box":
+        for shape in image:
+            if shape.tag in _SHAPES:
+                result.left_out["shapes that are not boxes, left out"] += 1
+            if shape.tag != "box":
                 continue
-            kind = numbers.number(each.get("label", ""))
+            kind = numbers.number(shape.get("label", ""))
             if kind is None:
-                found.left_out[OTHER_CLASSES] += 1
+                result.left_out[OTHER_CLASSES] += 1
             else:
-                rows.append((kind, *_corners(each)))
-        found.photos.append(LabelledPhoto(photo, rows_of(rows, size), size))
+                rows.append((kind, *_corners(shape)))
+        result.photos.append(LabelledPhoto(photo, rows_of(rows, size), size))
     except ValueError as error:
-        found.problems.append(Problem(photo, str(error)))
+        result.problems.append(Problem(photo, str(error)))
 
 
 def _corners(box: Element) -> tuple[float, float, float, float]:
-    """Left, top, right, bottom; of a box that is turned, those of the upright box around it."""
+    """Return left, top, right, bottom of a box; of a rotated box, of the upright box around it."""
     left, top, right, bottom = (_number(box, name) for name in ("xtl", "ytl", "xbr", "ybr"))
     angle = math.radians(_number(box, "rotation")) if box.get("rotation") else 0.0
     if not angle or not math.isfinite(angle):
         return left, top, right, bottom
-    x, y, across, down = (left + right) / 2, (top + bottom) / 2, (right - left) / 2, (bottom - top) / 2
+    x, y, half_width, half_height = (left + right) / 2, (top + bottom) / 2, (right - left) / 2, (bottom - top) / 2
     cos, sin = abs(math.cos(angle)), abs(math.sin(angle))
-    across, down = across * cos + down * sin, across * sin + down * cos
-    return x - across, y - down, x + across, y + down
+    half_width, half_height = half_width * cos + half_height * sin, half_width * sin + half_height * cos
+    return x - half_width, y - half_height, x + half_width, y + half_height
 
 
 def _number(element: Element, name: str) -> float:
@@ -97,8 +102,8 @@ def _number(element: Element, name: str) -> float:
     return number
 
 
-def _declared(meta: Element) -> Iterator[str]:
-    """Names of the labels of a task, a project or a job, without parts of skeletons."""
+def _declared_labels(meta: Element) -> Iterator[str]:
+    """Yield the names of the labels of a task, project or job, without parts of skeletons."""
     for label in meta.iter("label"):
         name = (label.findtext("name") or "").strip()
         if name and not (label.findtext("parent") or "").strip():
@@ -106,7 +111,7 @@ def _declared(meta: Element) -> Iterator[str]:
 
 
 def _xml_files(files: FileSet) -> list[str]:
-    """CVAT's files. Where none of the first few is one, no other is: VOC has a file for each photo."""
+    """Return CVAT's files; none if none of the first few is CVAT's, since VOC has a file for each photo."""
     names = sorted((name for name in files if name.lower().endswith(".xml")), key=lambda name: (name.count("/"), name))
     if not any(_is_cvat(files, name) for name in names[:_LOOKED_AT]):
         return []

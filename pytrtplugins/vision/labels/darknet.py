@@ -1,4 +1,4 @@
-"""darknet's labels, also called the YOLO layout: a .txt for each photo, beside it or in a folder ``labels`` of its own."""
+"""Reader of darknet labels, also called the YOLO layout: a .txt for each photo, next to it or in a folder ``labels``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN = 6  # folders in a message
 
 
 class LabelFiles:
-    """The files of labels of a set's photos: the one rule for all commands; see `Pairs`.
+    """Label files of the photos of a data set, found by the rule of `Pairs`.
 
     Attributes:
         photos: The photos of the set.
@@ -38,11 +38,11 @@ class LabelFiles:
         self._pairs = Pairs(photos.names, self._texts)
 
     def __len__(self) -> int:
-        """How many files there are with the name of a photo."""
+        """Return the number of label files with the name of a photo."""
         return len(self._texts)
 
     def of(self, photo: str) -> str | None:
-        """The file of labels of a photo; None: there is none.
+        """Return the label file of a photo; None if there is none.
 
         Raises:
             AmbiguousError: there are several, or it may be that of another photo.
@@ -50,7 +50,7 @@ class LabelFiles:
         return self._pairs.labels_of(photo)
 
     def require(self, photos: Sequence[str]) -> None:
-        """Refuse photos of which none has a file of labels.
+        """Raise an error if none of the photos has a label file.
 
         Raises:
             NoDataError: none has; ``.folders`` are those that were looked at.
@@ -76,7 +76,7 @@ class LabelFiles:
 
 
 def recognize(files: FileSet, photos: PhotoFiles) -> str:
-    """Why these files are of this format; empty where they are not."""
+    """Return the evidence that the files are of this format; empty if they are not."""
     labels = LabelFiles(files, photos)
     return f"{len(labels):,} .txt files for {len(photos.names):,} photos" if len(labels) else ""
 
@@ -87,7 +87,7 @@ def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Phot
     Raises:
         NoDataError: no photo has a file, or the names of the classes are missing.
     """
-    found, labels = Annotations(NAME), LabelFiles(files, photos)
+    result, labels = Annotations(NAME), LabelFiles(files, photos)
     names = class_names(files)
     if names is None and not numbers.given:
         raise NoDataError(
@@ -96,26 +96,26 @@ def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Phot
             path=files.name,
         )
     numbers.declare(names or ())
-    chosen = [photo for photo in photos.names if photo in wanted]
-    labels.require(chosen)
-    for photo in chosen:
+    listed = [photo for photo in photos.names if photo in wanted]
+    labels.require(listed)
+    for photo in listed:
         label = None
         try:
             label = labels.of(photo)
             rows = parse_rows(files.text(label), numbers.count if names is None else len(names)) if label else []
-            kinds = [numbers.number(names[int(row[0])]) if names else int(row[0]) for row in rows]
-            boxes = [(kind, *row[1:]) for kind, row in zip(kinds, rows, strict=True) if kind is not None]
-            found.photos.append(LabelledPhoto(photo, _corners(rows_of(boxes))))
+            numbers_of_boxes = [numbers.number(names[int(row[0])]) if names else int(row[0]) for row in rows]
+            boxes = [(kind, *row[1:]) for kind, row in zip(numbers_of_boxes, rows, strict=True) if kind is not None]
+            result.photos.append(LabelledPhoto(photo, _corners(rows_of(boxes))))
         except (FormatError, ValueError) as error:
-            found.problems.append(Problem(label or photo, str(error).removeprefix(f"{photo}: ")))
+            result.problems.append(Problem(label or photo, str(error).removeprefix(f"{photo}: ")))
             continue
-        found.left_out[OTHER_CLASSES] += kinds.count(None)
-        found.left_out["photos without a label file: no boxes"] += label is None
-    return found
+        result.left_out[OTHER_CLASSES] += numbers_of_boxes.count(None)
+        result.left_out["photos without a label file: no boxes"] += label is None
+    return result
 
 
 def label_file(photo: str) -> str:
-    """Where darknet and its successors look for the labels of a photo: the last folder ``images`` or ``JPEGImages`` becomes ``labels``."""
+    """Return the path at which darknet expects the labels: the last folder ``images`` or ``JPEGImages`` becomes ``labels``."""
     path = PurePosixPath(photo)
     parts = list(path.parts[:-1])
     last = max((number for number, part in enumerate(parts) if part in _IMAGE_FOLDERS), default=None)
@@ -125,20 +125,20 @@ def label_file(photo: str) -> str:
 
 
 def class_names(files: FileSet) -> tuple[str, ...] | None:
-    """The names that the set has, in the order of their numbers; None where it has none.
+    """Return the class names of a data set, in the order of their numbers; None if it has none.
 
     Raises:
         FormatError: a name is blank, or appears twice; or there are two files, with other names.
     """
-    others = sorted(name for name in files if name.endswith(".names") and "/" not in name)
-    places = [name for name in (*_CLASS_FILES, *others) if name in files]
+    names_files = sorted(name for name in files if name.endswith(".names") and "/" not in name)
+    class_files = [name for name in (*_CLASS_FILES, *names_files) if name in files]
     names = {}
-    for place in dict.fromkeys(places):
-        lines = split_lines(files.text(place))
+    for file in dict.fromkeys(class_files):
+        lines = split_lines(files.text(file))
         try:
-            names[place] = check_class_names(lines, once=True)
+            names[file] = check_class_names(lines, once=True)
         except ValueError as error:
-            raise FormatError(f"data {files.name!r}: {place}: {error}.\nDo: correct it", path=place) from error
+            raise FormatError(f"data {files.name!r}: {file}: {error}.\nDo: correct it", path=file) from error
     if files.description is not None:
         names[files.description.file] = files.description.classes
     if len(set(names.values())) > 1:
@@ -149,7 +149,7 @@ def class_names(files: FileSet) -> tuple[str, ...] | None:
 
 
 def parse_rows(text: str, classes: int) -> list[list[float]]:
-    """Class, centre x, centre y, width and height of each line.
+    """Parse label lines to rows of class, centre x, centre y, width and height.
 
     Raises:
         FormatError: a line is broken, or names a class that does not exist; ``.line`` says which.
@@ -163,17 +163,17 @@ def parse_rows(text: str, classes: int) -> list[list[float]]:
         except ValueError:
             values = []
         if len(values) != 5 or not np.isfinite(values).all():
-            what = f"expected 'class x y width height', found {shorten(line)}"
+            problem = f"expected 'class x y width height', found {shorten(line)}"
         elif values[0] not in range(classes):
-            what = f"unknown class {values[0]:g}; there are {classes}, from 0 on"
+            problem = f"unknown class {values[0]:g}; there are {classes}, from 0 on"
         else:
             rows.append(values)
             continue
-        raise FormatError(f"line {number}: {what}", line=number)
+        raise FormatError(f"line {number}: {problem}", line=number)
     return rows
 
 
 def _corners(boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Left, top, right and bottom in the place of centre and size."""
+    """Convert (M, 5) boxes of class, centre and size to class, left, top, right, bottom."""
     centres, halves = boxes[:, 1:3], boxes[:, 3:] / 2
     return np.concatenate([boxes[:, :1], centres - halves, centres + halves], 1)

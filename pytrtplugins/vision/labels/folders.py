@@ -1,4 +1,4 @@
-"""Classes of whole photos, as ImageNet has them: each photo lies in a folder that has the name of its class."""
+"""Reader of classification labels, as ImageNet has them: each photo is in a folder named after its class."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WHOLE = (0.0, 0.0, 1.0, 1.0)
 
 
 def recognize(files: FileSet, photos: PhotoFiles) -> str:
-    """Empty: any set of photos in folders could be of this format, so it has to be asked for."""
+    """Return ``""``: any folders of photos could be of this format, so the user has to name it."""
     return ""
 
 

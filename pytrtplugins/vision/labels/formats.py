@@ -1,4 +1,4 @@
-"""Which format labels have, and the reader of each."""
+"""Recognize the format of labels, and read them with its reader."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ __all__ = ["FORMATS", "read_labels"]
 
 
 class _Format(NamedTuple):
+    """The functions of a format's module."""
+
     recognize: Callable[[FileSet, PhotoFiles], str]
     read: Callable[[FileSet, PhotoFiles, ClassNumbers, PhotoFilter], Annotations]
 
@@ -57,21 +59,23 @@ def read_labels(
         raise UsageError(f"classes: {error}.\nDo: give each class a name of its own") from error
     photos = PhotoFiles(files, exif)
     if labels == "auto":
-        labels = _recognized(files, photos)
+        labels = _recognize_format(files, photos)
     elif labels not in _READERS:
         raise UsageError(f"labels {labels!r}: expected auto or one of {', '.join(FORMATS)}.", labels=labels)
     near = listed if isinstance(listed, str) else ""
     names = listed_names(files, photos, listed) if listed is None or isinstance(listed, str) else listed
     wanted = PhotoFilter(names, lambda name: photos.listed(name, near))
     numbers = ClassNumbers(classes, drop=drop_others)
-    found = _READERS[labels].read(files, photos, numbers, wanted)
-    found.classes = numbers.finish(found.photos)
-    found.problems.extend(wanted.unused())
-    return found
+    annotations = _READERS[labels].read(files, photos, numbers, wanted)
+    annotations.classes = numbers.finish(annotations.photos)
+    annotations.problems.extend(wanted.unused())
+    return annotations
 
 
-def _recognized(files: FileSet, photos: PhotoFiles) -> str:
-    reasons = {name: reason for name, each in _READERS.items() if (reason := each.recognize(files, photos))}
+def _recognize_format(files: FileSet, photos: PhotoFiles) -> str:
+    reasons = {
+        name: reason for name, label_format in _READERS.items() if (reason := label_format.recognize(files, photos))
+    }
     if not reasons:
         raise NoDataError(
             f"data {files.name!r}: no labels were found among {len(files):,} files. Known formats: {', '.join(FORMATS)}.\n"

@@ -1,4 +1,4 @@
-"""Which photo and which file of labels belong together: by their paths, else by their names. Two candidates are an error."""
+"""Pair photos with label files by their paths, else by their names. Two candidates are an error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SPLIT = re.compile(r"(train|val|test)(?:ing|id|idation)?(\d{4})?")
 
 
 class AmbiguousError(ValueError):
-    """Labels that may be of several photos, or a photo that may have several labels.
+    """A label file matches several photos, or a photo several label files.
 
     Attributes:
         candidates: The files that may be meant.
@@ -43,7 +43,7 @@ class AmbiguousError(ValueError):
 
 
 class PathIndex:
-    """Paths by their identity: the folders without those that tell a kind of file, as ``images`` and ``labels`` do, and the last name.
+    """Index of paths by identity: the path without folders that name a kind of file, such as ``images`` and ``labels``.
 
     ``train/images/a.jpg`` and ``labels/train/a.txt`` have one identity, ``images/train/a.jpg`` and ``labels/val/a.txt`` have two.
 
@@ -62,15 +62,15 @@ class PathIndex:
                 self._by_end[parts[start:]].append(path)
 
     def equal(self, path: str) -> list[str]:
-        """Paths with the same identity."""
+        """Return the paths with the same identity."""
         return list(self._exact.get(self._identity(path), ()))
 
     def longer(self, path: str) -> list[str]:
-        """Paths with further folders before the same identity."""
+        """Return the paths whose identity ends with that of ``path``, with more folders before it."""
         return list(self._by_end.get(self._identity(path), ()))
 
     def shorter(self, path: str) -> list[str]:
-        """Paths that lack the first folders of the identity; of several such sets of paths the one that lacks the fewest."""
+        """Return the paths whose identity is the longest proper end of that of ``path``."""
         parts = self._identity(path)
         levels = (self._exact.get(parts[start:]) for start in range(1, len(parts)))
         return list(next((level for level in levels if level), ()))
@@ -84,7 +84,7 @@ class PathIndex:
 
 
 class Pairs:
-    """Photos and their files of labels.
+    """Photos and their label files.
 
     They belong together by path if their identities are the same; see `PathIndex`. Only where that is so for no photo of the set they
     belong together by name: the last names without suffixes are the same, and one has the folders of the other, perhaps behind others.
@@ -99,23 +99,23 @@ class Pairs:
         self._by_path = any(self._labels.equal(photo) for photo in photos)
 
     def labels_of(self, photo: str) -> str | None:
-        """The file of labels of a photo; None: there is none.
+        """Return the label file of a photo; None if there is none.
 
         Raises:
             AmbiguousError: there are several, or it may be that of another photo, which differs not in its suffix alone.
         """
-        labels = self._partners(photo, self._labels)
+        labels = self._matches(photo, self._labels)
         if len(labels) > 1:
             raise AmbiguousError(f"{photo[:200]}: its labels may be", labels)
         if not labels:
             return None
-        rivals = self._partners(labels[0], self._photos)
+        rivals = self._matches(labels[0], self._photos)
         if len({rival.rpartition("/")[0] for rival in rivals}) > 1:
             raise AmbiguousError(f"{labels[0][:200]} may be the labels of", rivals)
         return labels[0] if photo in rivals else None
 
     def photo_of(self, labels: str, name: str = "") -> str | None:
-        """The photo that a file of labels belongs to; None: there is none.
+        """Return the photo of a label file; None if there is none.
 
         Args:
             labels: The file of labels.
@@ -124,30 +124,30 @@ class Pairs:
         Raises:
             AmbiguousError: there are several, or the photo has other labels too.
         """
-        photos = self._partners(labels, self._photos)
+        photos = self._matches(labels, self._photos)
         photos = [photo for photo in photos if photo.rpartition("/")[2] == name] or photos
         if len(photos) > 1:
             raise AmbiguousError(f"{labels[:200]} may be the labels of", photos)
         if not photos:
             return None
-        rivals = self._partners(photos[0], self._labels)
+        rivals = self._matches(photos[0], self._labels)
         if len(rivals) > 1:
             raise AmbiguousError(f"{photos[0][:200]}: its labels may be", rivals)
         return photos[0] if labels in rivals else None
 
-    def _partners(self, path: str, others: PathIndex) -> list[str]:
+    def _matches(self, path: str, others: PathIndex) -> list[str]:
         return (
             others.equal(path) if self._by_path else others.equal(path) or others.longer(path) or others.shorter(path)
         )
 
 
 def is_kind(folder: str) -> bool:
-    """Whether a folder's name tells the kind of files in it, and not which they are."""
+    """Return whether a folder's name is a kind of file, such as ``images``."""
     return folder.lower() in _KINDS
 
 
 def splits(path: str) -> set[str]:
-    """The parts of a data set that the folders and the words of the last name of a path tell: ``train``, ``val``, ``test``."""
+    """Return the splits (``train``, ``val``, ``test``) named by the folders of a path and the words of its last part."""
     *folders, last = path.replace("\\", "/").lower().split("/")
     words = (*folders, *re.split(r"[_\-. ]", last))
     return {match[1] for word in words if (match := _SPLIT.fullmatch(word))}

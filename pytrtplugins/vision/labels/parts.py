@@ -1,4 +1,4 @@
-"""The photos of a part of a set, such as train: those of a list, or those that a data.yaml names."""
+"""Find the photos of a split of a data set, such as train: from a list, or from a data.yaml."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_LIST_BYTES = 256 << 20
 
 
 def part_photos(files: FileSet, photos: PhotoFiles, name: str) -> list[str]:
-    """The photos of a part, in their order.
+    """Return the photos of a split, in their order.
 
     Args:
         files: The set.
@@ -27,15 +27,15 @@ def part_photos(files: FileSet, photos: PhotoFiles, name: str) -> list[str]:
         NoDataError: there is no such list or part, it is empty, or it names a photo that is missing.
         FormatError: it names something that may be several photos.
     """
-    if (described := _described_part(files, name)) is not None:
-        names = [photo for entry in described for photo in _entry_photos(files, photos, entry)]
+    if (entries := _part_entries(files, name)) is not None:
+        names = [photo for entry in entries for photo in _entry_photos(files, photos, entry)]
     elif name in files:
-        names = list(_listed(files, photos, name))
+        names = list(_listed_photos(files, photos, name))
     else:
         parts = files.description.parts if files.description else ()
-        known = f"; data.yaml has {', '.join(parts)}" if parts else ""
+        parts_text = f"; data.yaml has {', '.join(parts)}" if parts else ""
         raise NoDataError(
-            f"data {files.name!r}: {name} is missing; {len(files):,} files were found{known}.\n"
+            f"data {files.name!r}: {name} is missing; {len(files):,} files were found{parts_text}.\n"
             "Do: write a list, with the name of a photo in each line",
             file=name,
         )
@@ -45,7 +45,7 @@ def part_photos(files: FileSet, photos: PhotoFiles, name: str) -> list[str]:
 
 
 def listed_names(files: FileSet, photos: PhotoFiles, name: str | None) -> list[str] | None:
-    """The names that a list has, whether there are such photos or not; or the photos of a part that a data.yaml has.
+    """Return the names of a list, also of missing photos; or the photos of a split in a data.yaml.
 
     Args:
         files: The set.
@@ -62,7 +62,7 @@ def listed_names(files: FileSet, photos: PhotoFiles, name: str | None) -> list[s
     if name is not None:
         return (
             files.lines(name)
-            if _described_part(files, name) is None and name in files
+            if _part_entries(files, name) is None and name in files
             else part_photos(files, photos, name)
         )
     description = files.description
@@ -78,8 +78,8 @@ def listed_names(files: FileSet, photos: PhotoFiles, name: str | None) -> list[s
     return list(names)
 
 
-def _described_part(files: FileSet, name: str) -> tuple[str, ...] | None:
-    """The entries of a part in a data.yaml; None: it has no such part, or the set has a list of this name."""
+def _part_entries(files: FileSet, name: str) -> tuple[str, ...] | None:
+    """Return the entries of a split in a data.yaml; None if it has no such split, or the set has a list of this name."""
     description = files.description
     if description is None or (name in files and not description.top):
         return None
@@ -95,12 +95,12 @@ def _entry_photos(files: FileSet, photos: PhotoFiles, entry: str) -> Iterator[st
     if place in photos:
         yield place
     elif place in files:
-        yield from _listed(files, photos, place)
+        yield from _listed_photos(files, photos, place)
     else:
         yield from (photo for photo in photos.names if place == "." or photo.startswith(f"{place}/"))
 
 
-def _listed(files: FileSet, photos: PhotoFiles, name: str) -> Iterator[str]:
+def _listed_photos(files: FileSet, photos: PhotoFiles, name: str) -> Iterator[str]:
     for number, line in enumerate(split_lines(files.text(name, _MAX_LIST_BYTES)), 1):
         if not line:
             continue

@@ -1,4 +1,4 @@
-"""Photos on their way into a shard: looked at, and made smaller where that is asked for."""
+"""Read the headers of photos, turn them upright, and make them smaller."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _QUALITY = 90  # of JPEG, where a photo is made smaller
 
 @dataclass(frozen=True)
 class Photo:
-    """What the head of a photo's file says.
+    """The header of a photo's file.
 
     Attributes:
         format: Pillow's name.
@@ -61,17 +61,17 @@ class Photo:
 
     @property
     def turned(self) -> bool:
-        """Whether the photo has to be turned to be upright, which many decoders do not do."""
+        """Whether EXIF says that the stored pixels are not upright; many decoders ignore this."""
         return self.orientation != 1
 
     def size(self, exif: str) -> tuple[int, int]:
-        """Width and height of what labels are drawn on: the photo as it is ``shown``, or its pixels as they are ``stored``."""
+        """Return (width, height) of the upright photo for ``shown``, of the stored pixels for ``stored``."""
         size = self.width, self.height
         return size[::-1] if exif == "stored" and self.orientation in SIDEWAYS else size
 
 
 def read_header(data: bytes, name: str) -> Photo:
-    """What the head of a file says; the pixels are not decoded.
+    """Read the header of a photo's file; the pixels are not decoded.
 
     Raises:
         ImageError: it is no image that can be read.
@@ -82,13 +82,13 @@ def read_header(data: bytes, name: str) -> Photo:
             warnings.simplefilter("ignore")  # of Pillow: odd metadata, large sizes
             with pil.open(io.BytesIO(data), formats=(*SUFFIXES, *_OTHERS)) as image:
                 size, kind, orientation = image.size, image.format, 1
-                if kind != "PNG" or any(each in data for each in _PNG_METADATA):  # of PNG, Pillow decodes all for it
+                if kind != "PNG" or any(tag in data for tag in _PNG_METADATA):  # of PNG, Pillow decodes all for it
                     orientation = image.getexif().get(_ORIENTATION, 1)
                 if kind == "TIFF":  # whose size Pillow gives as it is upright, since 11
                     size = image.tag_v2[_WIDTH], image.tag_v2[_HEIGHT]
     except pil.UnidentifiedImageError as error:  # whose text names the object that held the bytes
-        start = f"{len(data):,} bytes beginning with {data[:8]!r}" if data else "an empty file"
-        raise ImageError(f"photo {name}: not an image that can be read ({start}).", path=name) from error
+        content_text = f"{len(data):,} bytes beginning with {data[:8]!r}" if data else "an empty file"
+        raise ImageError(f"photo {name}: not an image that can be read ({content_text}).", path=name) from error
     except Exception as error:  # decoders raise many types for damaged files: OSError, SyntaxError, struct.error, ...
         raise ImageError(f"photo {name}: not an image that can be read ({str(error)[:200]}).", path=name) from error
     if type(orientation) is not int or not 1 <= orientation <= 8:
@@ -98,7 +98,7 @@ def read_header(data: bytes, name: str) -> Photo:
 
 
 def read_file_header(files: FileSet, name: str) -> Photo:
-    """What the head of a file of a set says; see `read_header`. Of JPEG files only the beginning is read.
+    """Read the header of a photo in a data set, as `read_header`; of JPEG files only the beginning is read.
 
     Raises:
         ImageError: it is no image that can be read.
@@ -111,7 +111,7 @@ def read_file_header(files: FileSet, name: str) -> Photo:
 
 
 def check_exif(exif: str | None) -> str | None:
-    """Give back a word of `EXIF`, or None.
+    """Check that a setting is a word of `EXIF` or None, and return it.
 
     Raises:
         UsageError: it is another.
@@ -124,7 +124,7 @@ def check_exif(exif: str | None) -> str | None:
 def label_orientation(
     photo: Photo, stated: tuple[int, int] | None, exif: str | None, boxes: npt.NDArray[Number]
 ) -> int:
-    """The orientation by which a photo's boxes have to be turned to lie on the upright photo; 1: they lie there already.
+    """Return the EXIF orientation to turn a photo's boxes by for the upright photo; 1 if they are for it already.
 
     Args:
         photo: The head of its file.
@@ -137,30 +137,32 @@ def label_orientation(
     Raises:
         FormatError: the labels are for another size, or do not say what they are drawn on.
     """
-    same = [word for word in EXIF if stated == photo.size(word)]
-    fitting: list[str] = same or [word for word in EXIF if stated is None or _is_alike(photo.size(word), stated)]
-    if stated is not None and (not fitting or exif not in (None, *fitting)):
-        raise FormatError(_other_size(photo, stated, exif or "shown", fitting))
-    changes = not np.array_equal(turn_boxes(boxes, photo.orientation), boxes)
-    if changes and exif is None and len(fitting) > 1:
+    exact_forms = [word for word in EXIF if stated == photo.size(word)]
+    matching_forms: list[str] = exact_forms or [
+        word for word in EXIF if stated is None or _is_alike(photo.size(word), stated)
+    ]
+    if stated is not None and (not matching_forms or exif not in (None, *matching_forms)):
+        raise FormatError(_size_error_text(photo, stated, exif or "shown", matching_forms))
+    boxes_change = not np.array_equal(turn_boxes(boxes, photo.orientation), boxes)
+    if boxes_change and exif is None and len(matching_forms) > 1:
         raise FormatError(unknown_form(photo))
-    return photo.orientation if (exif or fitting[0]) == "stored" else 1
+    return photo.orientation if (exif or matching_forms[0]) == "stored" else 1
 
 
-def _other_size(photo: Photo, stated: tuple[int, int], exif: str, fitting: list[str]) -> str:
+def _size_error_text(photo: Photo, stated: tuple[int, int], exif: str, matching_forms: list[str]) -> str:
     width, height = photo.size(exif)
     reason = ""
     if photo.orientation in SIDEWAYS:
         other = EXIF[1 - EXIF.index(exif)]
         wide, high = photo.size(other)
         reason = f" as it is {exif}; EXIF (orientation {photo.orientation}) turns it: as it is {other}, it has {wide} x {high}"
-        if fitting:
+        if matching_forms:
             reason += f": --exif {other}"
     return f"{width} x {height} pixels{reason}; its labels are for {stated[0]} x {stated[1]}"
 
 
 def unknown_form(photo: Photo) -> str:
-    """What is wrong with labels that do not say which form of a photo they are drawn on."""
+    """Return the error text for labels that may be for the shown or the stored form of a photo."""
     return (
         f"EXIF (orientation {photo.orientation}) turns it, and its labels do not say whether they are drawn on the photo as it is shown "
         "or on its pixels as they are stored: give --exif shown or --exif stored"
@@ -173,7 +175,7 @@ def _is_alike(size: tuple[int, int], stated: tuple[int, int]) -> bool:
 
 
 def shrunk(data: bytes, name: str, longest_side: int) -> bytes:
-    """The photo upright, and with sides of at most so many pixels, as JPEG; the bytes themselves where nothing has to change.
+    """Return the photo upright and with a limited longest side, as JPEG; the same bytes if nothing has to change.
 
     Raises:
         ImageError: it cannot be decoded.

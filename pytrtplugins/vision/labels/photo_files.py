@@ -1,4 +1,4 @@
-"""The photo that labels mean, wherever it lies in a set."""
+"""Find the photo that labels or a list name, in any folder of a data set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["PhotoFiles"]
 
 
 class PhotoFiles:
-    """The photos of a set.
+    """The photos of a data set.
 
     Args:
         files: The files of the set.
@@ -36,7 +36,7 @@ class PhotoFiles:
         return name in self._known
 
     def named(self, name: str, near: str = "") -> str | None:
-        """The photo that a list or a file of labels names; None: there is none.
+        """Return the photo that a list or a label file names; None if there is none.
 
         The name is a path from the folder of that file, or of the set; or it has fewer folders than the photo's path, or more.
         A file ``instances_val.json`` prefers photos in a folder ``val``, as COCO has it, and takes none from a folder ``train``.
@@ -48,23 +48,23 @@ class PhotoFiles:
         Raises:
             AmbiguousError: there are several such photos.
         """
-        return self._named(name, near, self._by_name, splits(near) and splits(near) | splits(name))
+        return self._find_photo(name, near, self._by_name, splits(near) and splits(near) | splits(name))
 
     def listed(self, name: str, near: str = "") -> str | None:
-        """As `named`, of a list of photos, which may leave out the photo's suffix, and may be of any part of the data.
+        """Return the photo that a list names, as `named` does, also without its suffix, and of any split; None if there is none.
 
         Raises:
             AmbiguousError: there are several such photos.
         """
-        whole = self._named(name, near, self._by_name, set())
-        return whole or self._named(name, near, self._by_stem, set(), suffix=".")
+        photo = self._find_photo(name, near, self._by_name, set())
+        return photo or self._find_photo(name, near, self._by_stem, set(), suffix=".")
 
     def wanted(self, name: str, near: str, wanted: PhotoFilter, problems: list[Problem]) -> str | None:
-        """The photo that a file of labels names, if it is wanted; where there is none, or there are several, that becomes a problem."""
+        """Return the photo that a label file names, if the filter accepts it; add a problem if it is missing or ambiguous."""
         try:
             photo = self.named(name, near)
         except AmbiguousError as error:
-            if any(each in wanted for each in error.candidates):
+            if any(candidate in wanted for candidate in error.candidates):
                 problems.append(Problem(near, str(error)))
             return None
         if photo is None and name in wanted:
@@ -72,7 +72,7 @@ class PhotoFiles:
         return photo if photo is not None and photo in wanted else None
 
     def size(self, name: str) -> tuple[int, int]:
-        """Width and height in pixels that a photo's own head states, of what labels are drawn on that state no size.
+        """Return (width, height) in pixels from the photo's header, for labels that state no size.
 
         Raises:
             ImageError: it is no image.
@@ -83,37 +83,42 @@ class PhotoFiles:
             raise FormatError(unknown_form(photo))
         return photo.size(self._exif or "shown")
 
-    def _named(self, name: str, near: str, index: PathIndex, parts: set[str], suffix: str = "") -> str | None:
-        """The photo with this name; where ``parts`` are given, it is in no folder of another part of the data."""
+    def _find_photo(self, name: str, near: str, index: PathIndex, parts: set[str], suffix: str = "") -> str | None:
+        """Return the photo with a name; if ``parts`` are given, photos in folders of other splits do not count."""
         normal = posixpath.normpath(name.replace("\\", "/")) + suffix
-        beside = posixpath.normpath(posixpath.join(posixpath.dirname(near), normal))
-        known = next((path for path in (beside, name, normal) if path in self._known), None)
-        if known is not None:
-            return known
-        levels = [*_within(near, normal, index), index.equal(beside), index.equal(normal), index.longer(normal)]
+        sibling = posixpath.normpath(posixpath.join(posixpath.dirname(near), normal))
+        exact = next((path for path in (sibling, name, normal) if path in self._known), None)
+        if exact is not None:
+            return exact
+        levels = [
+            *_in_folder_of_split(near, normal, index),
+            index.equal(sibling),
+            index.equal(normal),
+            index.longer(normal),
+        ]
         tails = ["/".join(normal.split("/")[start:]) for start in range(1, normal.count("/") + 1)]
-        levels += [[each for each in index.equal(tail) if each.count("/") == tail.count("/")] for tail in tails]
-        found = next((level for level in (_consistent(level, parts) for level in levels) if level), [])
-        nearest = max((_shared(each, near) for each in found), default=0)
-        found = [each for each in found if _shared(each, near) == nearest]
-        if len(found) > 1:
-            raise AmbiguousError(f"{name[:200]!r}{f' in {near}' if near else ''} may be", found)
-        return found[0] if found else None
+        levels += [[photo for photo in index.equal(tail) if photo.count("/") == tail.count("/")] for tail in tails]
+        matches = next((level for level in (_of_parts(level, parts) for level in levels) if level), [])
+        most_shared = max((_shared_folder_count(photo, near) for photo in matches), default=0)
+        matches = [photo for photo in matches if _shared_folder_count(photo, near) == most_shared]
+        if len(matches) > 1:
+            raise AmbiguousError(f"{name[:200]!r}{f' in {near}' if near else ''} may be", matches)
+        return matches[0] if matches else None
 
 
-def _within(near: str, name: str, index: PathIndex) -> list[list[str]]:
-    """Photos in the folder that the last word of a file's name tells: ``val2017`` for ``instances_val2017.json``."""
+def _in_folder_of_split(near: str, name: str, index: PathIndex) -> list[list[str]]:
+    """Return candidates in the folder named by the last word of a label file: ``val2017`` for ``instances_val2017.json``."""
     folder = re.split(r"[_\-]", posixpath.basename(near).rpartition(".")[0])[-1]
     path = f"{folder}/{name}"
     return [] if not folder or is_kind(folder) else [index.equal(path), index.longer(path)]
 
 
-def _consistent(photos: list[str], parts: set[str]) -> list[str]:
-    """The photos that are not of another part of the data, such as ``train`` for ``instances_val.json``."""
+def _of_parts(photos: list[str], parts: set[str]) -> list[str]:
+    """Return the photos that are not in a folder of another split, such as ``train`` for ``instances_val.json``."""
     return [photo for photo in photos if not parts or not splits(photo.rpartition("/")[0] + "/") - parts]
 
 
-def _shared(name: str, near: str) -> int:
-    """How many folders a photo and the labels have in common, from the first on."""
+def _shared_folder_count(name: str, near: str) -> int:
+    """Return the number of leading folders that a photo and the labels share."""
     pairs = zip(name.split("/"), near.split("/"), strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

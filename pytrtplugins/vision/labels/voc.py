@@ -1,4 +1,4 @@
-"""PASCAL VOC's labels: an XML file for each photo, with corners in pixels from 1 on."""
+"""Reader of PASCAL VOC labels: an XML file for each photo, with corners in pixels from 1 on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOOKED_AT = 5  # files, of which some may be broken
 
 
 def recognize(files: FileSet, photos: PhotoFiles) -> str:
-    """Why these files are of this format; empty where they are not."""
+    """Return the evidence that the files are of this format; empty if they are not."""
     names = _xml_files(files)
     if any(_is_voc(files, name) for name in names[:_LOOKED_AT]):
         return f"{len(names):,} .xml files with <annotation>"
@@ -30,29 +30,29 @@ def recognize(files: FileSet, photos: PhotoFiles) -> str:
 
 
 def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: PhotoFilter) -> Annotations:
-    """Read the labels of the photos that have some; others are left out."""
-    found, names = Annotations(NAME), _xml_files(files)
+    """Read the labels of all photos with labels; other photos are left out."""
+    result, names = Annotations(NAME), _xml_files(files)
     labelled, pairs = set[str](), Pairs(photos.names, names)
     for name in names:
         try:
-            photo, children = _read(files, name, pairs, photos, wanted)
+            photo, children = _read_file(files, name, pairs, photos, wanted)
             if photo is not None and photo in wanted:
                 labelled.add(photo)
-                found.photos.append(_photo(photo, children, photos, numbers, found))
+                result.photos.append(_parse_photo(photo, children, photos, numbers, result))
         except AmbiguousError as error:
             if any(photo in wanted for photo in error.candidates):
-                found.problems.append(Problem(name, str(error)))
+                result.problems.append(Problem(name, str(error)))
         except (FormatError, ValueError) as error:
-            found.problems.append(Problem(name, str(error).removeprefix(f"{name}: ")))
-    others = sum(photo not in labelled and photo in wanted for photo in photos.names)
-    found.left_out["photos without labels, left out"] += others
-    return found
+            result.problems.append(Problem(name, str(error).removeprefix(f"{name}: ")))
+    unlabelled_count = sum(photo not in labelled and photo in wanted for photo in photos.names)
+    result.left_out["photos without labels, left out"] += unlabelled_count
+    return result
 
 
-def _read(
+def _read_file(
     files: FileSet, name: str, pairs: Pairs, photos: PhotoFiles, wanted: PhotoFilter
 ) -> tuple[str | None, list[Element]]:
-    """The photo of a file of labels, and what the file holds; neither, where they are not wanted, or the file holds no labels.
+    """Return the photo of a label file and the file's elements; (None, []) if the filter rejects it or it has no labels.
 
     Raises:
         AmbiguousError: it may be that of several photos.
@@ -73,30 +73,30 @@ def _read(
     return photo, children
 
 
-def _photo(
-    photo: str, children: list[Element], photos: PhotoFiles, numbers: ClassNumbers, found: Annotations
+def _parse_photo(
+    photo: str, children: list[Element], photos: PhotoFiles, numbers: ClassNumbers, result: Annotations
 ) -> LabelledPhoto:
-    """What the labels of a photo say.
+    """Parse the labels of a photo.
 
     Raises:
         ValueError: something is missing, or no number.
     """
-    sizes = [each for each in children if each.tag == "size"]
+    sizes = [element for element in children if element.tag == "size"]
     width, height = (_number(sizes[0], side) for side in ("width", "height")) if sizes else (0.0, 0.0)
     if not math.isfinite(width) or not math.isfinite(height):
         raise ValueError(f"a size of {width:g} x {height:g}")
     size = (int(width), int(height)) if min(width, height) >= 1 else photos.size(photo)  # some writers put 0
     rows = []
-    for each in children:
-        if each.tag != "object":
+    for element in children:
+        if element.tag != "object":
             continue
-        box = each.find("bndbox")
+        box = element.find("bndbox")
         if box is None:
             raise ValueError("an object without <bndbox>")
-        kind = numbers.number((each.findtext("name") or "").strip())
-        found.left_out["difficult boxes, kept"] += (each.findtext("difficult") or "").strip() == "1"
+        kind = numbers.number((element.findtext("name") or "").strip())
+        result.left_out["difficult boxes, kept"] += (element.findtext("difficult") or "").strip() == "1"
         if kind is None:
-            found.left_out[OTHER_CLASSES] += 1
+            result.left_out[OTHER_CLASSES] += 1
             continue
         left, top, right, bottom = (_number(box, name) for name in ("xmin", "ymin", "xmax", "ymax"))
         # the first pixel is 1, in files of the challenge; writers that begin at 0 are a pixel off at most
@@ -114,7 +114,7 @@ def _number(parent: Element, name: str) -> float:
 
 
 def _text(children: list[Element], name: str) -> str:
-    return next((each.text or "" for each in children if each.tag == name), "").strip()
+    return next((child.text or "" for child in children if child.tag == name), "").strip()
 
 
 def _xml_files(files: FileSet) -> list[str]:

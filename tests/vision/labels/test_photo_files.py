@@ -3,7 +3,7 @@
 import pytest
 
 from pytrtplugins.vision.labels.pairing import PathIndex
-from pytrtplugins.vision.labels.photo_files import _within
+from pytrtplugins.vision.labels.photo_files import _in_folder_of_split
 
 PATHS = ("val2017/a.jpg", "set/val2017/a.jpg", "images/a.jpg")
 
@@ -19,4 +19,4 @@ PATHS = ("val2017/a.jpg", "set/val2017/a.jpg", "images/a.jpg")
     ],
 )
 def test_photos_are_in_the_folder_that_the_last_word_names(near, levels):
-    assert _within(near, "a.jpg", PathIndex(PATHS, stems=False)) == levels
+    assert _in_folder_of_split(near, "a.jpg", PathIndex(PATHS, stems=False)) == levels
