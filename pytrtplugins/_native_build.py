@@ -26,7 +26,7 @@ NOTE = "-- pytrtplugins: "
 
 
 def source_dir() -> Path:
-    """The folder of ``CMakeLists.txt``: the checkout, or what was installed of it beside the package.
+    """Return the folder of ``CMakeLists.txt``: the checkout, or the sources installed with the package.
 
     Raises:
         UnavailableError: the package was installed without its C++ sources.
@@ -44,7 +44,7 @@ def source_dir() -> Path:
 
 
 def missing() -> list[str]:
-    """One command for each thing that the build needs and this machine lacks."""
+    """Return a command for each missing requirement of the build."""
     commands = []
     if _compiler() is None:
         commands.append("apt-get install g++")
@@ -68,10 +68,10 @@ def build(show: Callable[[str], object] = lambda line: None) -> str:
         UnavailableError: something that the build needs is missing.
         BuildError: the compiler failed.
     """
-    if lacking := missing():
+    if commands := missing():
         raise UnavailableError(
             "plugins in C++ are not built; the rest of the package works.\nDo: "
-            + " and then ".join([*lacking, COMMAND])
+            + " and then ".join([*commands, COMMAND])
         )
     source = source_dir()
     if source == PACKAGE.parent:
@@ -81,7 +81,7 @@ def build(show: Callable[[str], object] = lambda line: None) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command; with ``--if-possible`` a machine that lacks something is told so and is not a failure."""
+    """Run the command; with ``--if-possible`` a missing requirement is printed and does not count as failure."""
     parser = argparse.ArgumentParser(prog=COMMAND, description="Build the native part of pytrtplugins.")
     parser.add_argument(
         "--if-possible", action="store_true", help="succeed where something that the build needs is missing"
@@ -114,16 +114,16 @@ def _build(source: Path, folder: Path, show: Callable[[str], object] = lambda li
             show(line)
 
     show(f"configuring in {folder}")
-    configured = _run(lambda line: None, cmake, "-S", source, "-B", folder, *settings)
+    cmake_output = _run(lambda line: None, cmake, "-S", source, "-B", folder, *settings)
     show(f"compiling, {processes} files at a time")
     _run(show_step, cmake, "--build", folder, "--parallel", processes)
     _run(show_step, cmake, "--install", folder, "--component", "python")
-    notes = [line.removeprefix(NOTE) for line in configured.splitlines() if line.startswith(NOTE)]
+    notes = [line.removeprefix(NOTE) for line in cmake_output.splitlines() if line.startswith(NOTE)]
     return "\n".join([f"plugins in C++ are built, in {time.monotonic() - begin:.0f} s.", *notes])
 
 
 def _run(show: Callable[[str], object], *command: object) -> str:
-    """Run a command; each line that it prints is shown at once, and all are returned."""
+    """Run a command, show each line of its output at once, and return all of it."""
     words = [str(word) for word in command]
     lines = []
     with subprocess.Popen(
@@ -140,12 +140,12 @@ def _run(show: Callable[[str], object], *command: object) -> str:
 
 
 def _compiler() -> str | None:
-    """What CMake takes: ``CXX``, else the usual names."""
+    """Return the C++ compiler that CMake uses: ``CXX``, else the first of the usual names; None if there is none."""
     names = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
     return next(filter(None, map(shutil.which, names)), None)
 
 
 def _cmake() -> str | None:
-    """The package's cmake beside this Python, else the machine's."""
-    beside = Path(sys.executable).parent / "cmake"
-    return str(beside) if beside.is_file() else shutil.which("cmake")
+    """Return the cmake next to this Python, else the one on PATH; None if there is none."""
+    local_cmake = Path(sys.executable).parent / "cmake"
+    return str(local_cmake) if local_cmake.is_file() else shutil.which("cmake")

@@ -40,7 +40,7 @@ _ON_GPU = ("cuda", "tensorrt")
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one engine.
+    """Measurements of one engine.
 
     Attributes:
         name: What it is called in the table, such as ``"cpu fp32"``.
@@ -107,11 +107,11 @@ class Benchmark:
         return not any(row.engine and row.reason for row in self.rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as values for JSON."""
-        found = asdict(self)
-        for row in found["rows"]:
+        """Return all fields as JSON values."""
+        values = asdict(self)
+        for row in values["rows"]:
             row["error"] = row["error"] if np.isfinite(row["error"]) else None
-        return found
+        return values
 
     def _repr_html_(self) -> str:
         columns = ("", "p50 ms", "p90 ms", "p99 ms", "speed", f"runs/s, {self.slots} at a time", "memory MiB", "error")
@@ -153,7 +153,7 @@ class Benchmark:
 
 @dataclass
 class _Subject:
-    """One engine that is timed, and what its turns have given."""
+    """An engine that is timed, and its measurements so far."""
 
     row: Row
     engine: Engine
@@ -173,7 +173,7 @@ def bench(
     slots: int = 2,
     progress: bool = True,
 ) -> Benchmark:
-    """Measure engines in turns, in this process.
+    """Benchmark engines in this process, taking turns.
 
     Every engine is built and run first, and its outputs are compared with the first one's: an engine whose outputs differ is not
     timed. Then every round gives each engine a turn, so that load from other programs slows all of them. The first run of a
@@ -204,30 +204,34 @@ def bench(
     subjects: list[_Subject] = []
     first_error: PytrtpluginsError | None = None
     arrays: Arrays = {}
-    make = inputs or _noise
+    make = inputs or _sample_inputs
     with ExitStack() as stack, progress_bar("bench", len(engines) * (1 + rounds), progress) as bar:
         for name, build in engines.items():
             bar.update(0, f"building {name}")
             try:
-                before, begin = _used(cupy), time.perf_counter()
+                before, begin = _memory_use(cupy), time.perf_counter()
                 engine = build()
                 build_s = time.perf_counter() - begin
                 arrays = arrays or make(engine)
                 context = stack.enter_context(engine.create_context())
-                outputs = _copied(context.run(arrays))
+                outputs = _copy_outputs(context.run(arrays))
             except UsageError:
                 raise
             except PytrtpluginsError as error:
                 first_error = first_error or error
                 rows[name] = Row(name, reason=str(error).partition("\n")[0])
             else:
-                ran = engine.name, engine.precision, engine.arithmetic
-                row = Row(name, *ran, engine.availability().details, build_s=build_s)
+                engine_facts = engine.name, engine.precision, engine.arithmetic
+                row = Row(name, *engine_facts, engine.availability().details, build_s=build_s)
                 subject = _Subject(row, engine, context, outputs)
                 _warm_up(subject, arrays, seconds / rounds)
-                grown = [max(0.0, (now - then) / _MIB) for now, then in zip(_used(cupy), before, strict=True)]
-                rows[name] = subject.row = _compared(
-                    replace(row, host_mib=grown[0], gpu_mib=grown[1]), outputs, subjects[0] if subjects else subject
+                memory_growth = [
+                    max(0.0, (now - then) / _MIB) for now, then in zip(_memory_use(cupy), before, strict=True)
+                ]
+                rows[name] = subject.row = _row_with_error(
+                    replace(row, host_mib=memory_growth[0], gpu_mib=memory_growth[1]),
+                    outputs,
+                    subjects[0] if subjects else subject,
                 )
                 if not rows[name].reason:
                     subjects.append(subject)
@@ -240,13 +244,13 @@ def bench(
                 _take_turn(subject, arrays, slots)
                 bar.update()
     for subject in subjects:
-        rows[subject.row.name] = _timed(subject, subjects[0])
+        rows[subject.row.name] = _row_with_times(subject, subjects[0])
     dims = {name: tuple(array.shape) for name, array in arrays.items()}
     return Benchmark(tuple(rows.values()), rounds, slots, dims, machine(), load, date)
 
 
 def stream_rate(engine: Engine, inputs: Arrays, count: int, slots: int) -> tuple[Arrays, float]:
-    """Run with several runs at a time, so that copies and the network of different runs overlap; once on each slot before.
+    """Measure the throughput with several runs at a time, after a warm-up run on each slot.
 
     Returns:
         The last outputs, and runs a second.
@@ -262,33 +266,33 @@ def stream_rate(engine: Engine, inputs: Arrays, count: int, slots: int) -> tuple
 # -- inside --------------------------------------------------------------------------------------------------------------
 
 
-def _noise(engine: Engine) -> Arrays:
-    found = sample_inputs(engine)
-    if found is None:
+def _sample_inputs(engine: Engine) -> Arrays:
+    inputs = sample_inputs(engine)
+    if inputs is None:
         raise UsageError(f"bench: dims besides the batch are free: {engine!r}.\nDo: give the inputs")
-    return found
+    return inputs
 
 
 def _warm_up(subject: _Subject, inputs: Arrays, seconds: float) -> None:
-    """Run a few times, and see how many runs fill a turn."""
-    times = [_seconds(subject.context, inputs) for _ in range(_WARM_UPS)]
+    """Run a few times, and set the number of runs that fill a turn."""
+    times = [_seconds_of_run(subject.context, inputs) for _ in range(_WARM_UPS)]
     subject.count = min(max(round(seconds / max(float(np.median(times)), 1e-7)), _FEWEST), _MOST)
 
 
 def _take_turn(subject: _Subject, inputs: Arrays, slots: int) -> None:
     subject.context.run(inputs)
-    subject.rounds.append([_seconds(subject.context, inputs) for _ in range(subject.count)])
+    subject.rounds.append([_seconds_of_run(subject.context, inputs) for _ in range(subject.count)])
     subject.rates.append(stream_rate(subject.engine, inputs, subject.count, slots)[1])
 
 
-def _seconds(context: ExecutionContext, inputs: Arrays) -> float:
+def _seconds_of_run(context: ExecutionContext, inputs: Arrays) -> float:
     begin = time.perf_counter()
     context.run(inputs)
     return time.perf_counter() - begin
 
 
-def _timed(subject: _Subject, first: _Subject) -> Row:
-    p50, base = (_median_ms(each.rounds) for each in (subject, first))
+def _row_with_times(subject: _Subject, first: _Subject) -> Row:
+    p50, base = (_median_ms(item.rounds) for item in (subject, first))
     times = np.concatenate(subject.rounds)
     p90, p99 = 1000 * np.percentile(times, (90, 99), method="inverted_cdf")
     return replace(
@@ -306,44 +310,44 @@ def _median_ms(rounds: Sequence[Sequence[float]]) -> float:
     return 1000 * float(np.median([np.median(times) for times in rounds]))
 
 
-def _compared(row: Row, outputs: Arrays, first: _Subject) -> Row:
-    """The row with its distance from the first engine; with a reason where the two compute different things."""
+def _row_with_error(row: Row, outputs: Arrays, first: _Subject) -> Row:
+    """Return the row with its error relative to the first engine, and with a reason if the outputs differ too much."""
     if set(outputs) != set(first.outputs):
         return replace(
             row, reason=f"it has the outputs {sorted(outputs)}, and {first.row.name} {sorted(first.outputs)}"
         )
-    error = max((_distance(outputs[name], wanted) for name, wanted in first.outputs.items()), default=0.0)
+    error = max((_distance(outputs[name], expected) for name, expected in first.outputs.items()), default=0.0)
     limit = max(_LIMITS.get(precision, sys.float_info.max) for precision in (row.precision, first.row.precision))
-    why = "" if error <= limit else f"its outputs are not those of {first.row.name}: {error:.1e} of their norm off"
-    return replace(row, error=error, reason=why)
+    reason = "" if error <= limit else f"its outputs are not those of {first.row.name}: {error:.1e} of their norm off"
+    return replace(row, error=error, reason=reason)
 
 
-def _distance(found: Any, wanted: Any) -> float:
-    a, b = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
+def _distance(actual: Any, expected: Any) -> float:
+    a, b = np.asarray(actual, np.float64), np.asarray(expected, np.float64)
     if a.shape != b.shape:
         return float("inf")
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    is_same = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore", over="ignore"):
-        off = float(np.linalg.norm(np.where(same, 0.0, a - b)))
-        norm = float(np.linalg.norm(np.where(same & ~np.isfinite(b), 0.0, b)))
-    if off == 0:
+        difference = float(np.linalg.norm(np.where(is_same, 0.0, a - b)))
+        norm = float(np.linalg.norm(np.where(is_same & ~np.isfinite(b), 0.0, b)))
+    if difference == 0:
         return 0.0
-    return off / norm if norm and np.isfinite(off) else float("inf")
+    return difference / norm if norm and np.isfinite(difference) else float("inf")
 
 
-def _copied(outputs: Arrays) -> Arrays:
+def _copy_outputs(outputs: Arrays) -> Arrays:
     return {name: np.array(array) for name, array in outputs.items()}
 
 
 def _cupy() -> Any:
-    """CuPy, where an engine can use it; None elsewhere."""
-    if any(found.available for found in availability() if found.name in _ON_GPU):
+    """Return CuPy if an engine on a GPU is available, else None."""
+    if any(engine.available for engine in availability() if engine.name in _ON_GPU):
         return require("cupy", extra="cuda")
     return None
 
 
-def _used(cupy: Any) -> tuple[int, int]:
-    """Bytes that this process has in memory, and bytes in use on the GPU; 0 where they cannot be told."""
+def _memory_use(cupy: Any) -> tuple[int, int]:
+    """Return the bytes of this process in memory, and the bytes in use on the GPU; 0 where unknown."""
     on_gpu = 0
     if cupy is not None:
         free, total = cupy.cuda.runtime.memGetInfo()

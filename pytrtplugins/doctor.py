@@ -1,4 +1,4 @@
-"""Shows what is installed, what each part of the package lacks, and whether each engine computes a small network correctly."""
+"""Examine the installation: installed packages, missing ones of each extra, and a test run of each engine."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _SECONDS, _TOLERANCE = 120, 1e-3
 
 @dataclass(frozen=True)
 class Extra:
-    """Packages that one part of the package needs.
+    """An extra of the package: the packages that one part needs.
 
     Attributes:
         name: As ``pip install "pytrtplugins[name]"`` takes it.
@@ -85,13 +85,13 @@ class Extra:
 
     @property
     def command(self) -> str:
-        """What installs the missing ones; empty where none is."""
+        """The command that installs the missing packages; empty if none is missing."""
         return f'pip install "{_DISTRIBUTION}[{self.name}]"' if self.missing else ""
 
 
 @dataclass(frozen=True)
 class EngineReport:
-    """One engine on this machine.
+    """State of one engine on this machine.
 
     Attributes:
         name: The engine's.
@@ -114,7 +114,7 @@ class EngineReport:
 
 @dataclass(frozen=True)
 class Report:
-    """All that `examine` found.
+    """Result of `examine`.
 
     Attributes:
         machine: Versions, processor and compilers, by what they are called.
@@ -128,12 +128,12 @@ class Report:
 
     @property
     def healthy(self) -> bool:
-        """Whether every engine that can be used here computes right numbers."""
+        """Whether every available engine computed correct numbers."""
         return not any(engine.failure for engine in self.engines)
 
 
 def examine(run: bool = True) -> Report:
-    """Look at this installation and this machine.
+    """Examine this installation and this machine.
 
     Args:
         run: Let each engine that is available run a small network, in a process of its own, which may crash; one that only builds
@@ -143,15 +143,15 @@ def examine(run: bool = True) -> Report:
     from .engines.registry import engine_class
 
     engines = []
-    for found in availability():
-        report = EngineReport(found.name, found.reason, found.details, builds=found.builds and not found.available)
-        tried = run and (found.available or found.builds) and engine_class(found.name).computes
-        engines.append(try_engine_alone(report) if tried else report)
+    for engine in availability():
+        report = EngineReport(engine.name, engine.reason, engine.details, builds=engine.builds and not engine.available)
+        should_try = run and (engine.available or engine.builds) and engine_class(engine.name).computes
+        engines.append(try_engine_alone(report) if should_try else report)
     return Report(machine(), extras(), tuple(engines))
 
 
 def extras() -> tuple[Extra, ...]:
-    """The package's extras with what is installed of them, by the metadata that pip keeps; empty where the package was not installed."""
+    """Return the package's extras with their installed packages, by pip's metadata; empty if the package is not installed."""
     from importlib import metadata  # which takes long to import
 
     try:
@@ -161,39 +161,39 @@ def extras() -> tuple[Extra, ...]:
     packages: dict[str, list[str]] = {}
     for line in lines:
         name, extra = re.match(r"[\w.-]+", line), re.search(r"""extra\s*==\s*["']([\w-]+)["']""", line)
-        known = extra is not None and extra[1] not in _TOGETHER
-        if name and extra and known and name[0] != _DISTRIBUTION and _is_for_this_python(line):
+        is_counted = extra is not None and extra[1] not in _TOGETHER
+        if name and extra and is_counted and name[0] != _DISTRIBUTION and _is_for_this_python(line):
             packages.setdefault(extra[1], []).append(name[0])
-    found = []
+    result = []
     for extra_name, names in packages.items():
         versions = {name: installed_version(name) for name in names}
-        here = tuple((name, version) for name, version in versions.items() if version)
+        installed = tuple((name, version) for name, version in versions.items() if version)
         missing = tuple(name for name, version in versions.items() if not version)
-        found.append(Extra(extra_name, PURPOSES.get(extra_name, ""), here, missing))
-    return tuple(found)
+        result.append(Extra(extra_name, PURPOSES.get(extra_name, ""), installed, missing))
+    return tuple(result)
 
 
 def _is_for_this_python(requirement: str) -> bool:
-    """Whether pip installs it beside this Python, by its marker ``python_version``; `packaging` may be missing here."""
+    """Return whether a requirement applies to this Python, by its marker ``python_version``, without `packaging`."""
     compare = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
-    found = re.findall(r"""python_version\s*(<=|>=|==|<|>)\s*["'](\d+)\.(\d+)["']""", requirement)
-    return all(compare[sign](sys.version_info[:2], (int(major), int(minor))) for sign, major, minor in found)
+    conditions = re.findall(r"""python_version\s*(<=|>=|==|<|>)\s*["'](\d+)\.(\d+)["']""", requirement)
+    return all(compare[sign](sys.version_info[:2], (int(major), int(minor))) for sign, major, minor in conditions)
 
 
 def try_engine_alone(engine: EngineReport) -> EngineReport:
-    """`try_engine` in a process of its own: one that crashes or hangs is a failure like others."""
+    """Run `try_engine` in a process of its own; a crash or a hang is reported as a failure."""
     code = f"import json; from pytrtplugins.doctor import try_engine; print(json.dumps(try_engine({engine.name!r})))"
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         return replace(engine, failure=f"it did not end within {_SECONDS} s")
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or [""])[-1]
-        why = f"its process ended with {done.returncode}" + (f": {last}" if last else "")
-        return replace(engine, failure=why)
-    failure, build_s, run_us = json.loads(done.stdout.strip().rpartition("\n")[2])
+    if process.returncode:
+        last_line = (process.stderr.strip().splitlines() or [""])[-1]
+        problem = f"its process ended with {process.returncode}" + (f": {last_line}" if last_line else "")
+        return replace(engine, failure=problem)
+    failure, build_s, run_us = json.loads(process.stdout.strip().rpartition("\n")[2])
     return replace(engine, failure=failure, build_s=build_s, run_us=run_us)
 
 
@@ -223,7 +223,7 @@ def try_engine(name: str) -> tuple[str, float, float]:
         if not engine.availability().available:
             return "", build_s, 0.0
         with engine.create_context() as context:
-            found = context.run({"x": x})["y"]
+            actual = context.run({"x": x})["y"]
             times = []
             for _ in range(20):
                 begin = time.perf_counter()
@@ -231,14 +231,14 @@ def try_engine(name: str) -> tuple[str, float, float]:
                 times.append(time.perf_counter() - begin)
     except PytrtpluginsError as error:
         return str(error), 0.0, 0.0
-    wanted = np.maximum(np.einsum("kc,nchw->nkhw", weights[:, :, 0, 0], x), 0)
-    distance = float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
+    expected = np.maximum(np.einsum("kc,nchw->nkhw", weights[:, :, 0, 0], x), 0)
+    distance = float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
     failure = "" if distance < _TOLERANCE else f"a convolution is {distance:.1e} of its norm off"
     return failure, build_s, 1e6 * float(np.median(times))
 
 
 def machine() -> dict[str, str]:
-    """Versions, processor, GPU with its driver, and compilers, by what they are called."""
+    """Return name → text of versions, processor, GPU with its driver, and compilers."""
     nvrtc = find_nvrtc()[1]
     compiler = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), "")
     return {
@@ -258,13 +258,13 @@ def machine() -> dict[str, str]:
 
 
 def _gpus() -> str:
-    """Names and driver, as nvidia-smi tells them."""
+    """Return names and driver of the GPUs, by nvidia-smi, as text."""
     path = shutil.which("nvidia-smi")
     if path is None:
         return "none: NVIDIA's driver is not installed"
     command = [path, "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"nvidia-smi: {error}"
-    return "; ".join(done.stdout.splitlines()) or f"nvidia-smi: {done.stderr.strip()}"
+    return "; ".join(process.stdout.splitlines()) or f"nvidia-smi: {process.stderr.strip()}"

@@ -1,4 +1,4 @@
-"""Plugins written in C++, as Plugin classes; and plugins written in Python, for callers in C++.
+"""Use C++ plugins as Plugin classes, and Python plugins from C++.
 
 A library registers its classes with the macro of ``pytrtplugins/plugin.h`` (`include_dir` says where that is) and links
 nothing. The joint between the languages, ``pytrtplugins._native``, is optional: ``python -m pytrtplugins.native`` builds it
@@ -46,18 +46,18 @@ _libraries: dict[tuple[Path, str | None], NativeLibrary] = {}
 
 
 def available() -> bool:
-    """Whether this installation has the native part."""
+    """Return whether this installation has the native part."""
     return importlib.util.find_spec("pytrtplugins._native") is not None
 
 
 def compiled() -> Any:
-    """The native part, for other parts of the package that use it where it is; None where it is not, or of an older version."""
-    part = _module() if available() else None
-    return part if hasattr(part, "upload") else None
+    """Return the native module for optional use by other modules; None if it is missing or of an older version."""
+    module = _native_module() if available() else None
+    return module if hasattr(module, "upload") else None
 
 
 def include_dir() -> Path:
-    """The folder to give to a compiler: ``g++ -std=c++17 -shared -fPIC -I <this> acme.cpp -o libacme.so``.
+    """Return the include folder for a compiler: ``g++ -std=c++17 -shared -fPIC -I <this> acme.cpp -o libacme.so``.
 
     Raises:
         UnavailableError: the package was installed without the headers.
@@ -83,18 +83,20 @@ def load_library(path: str | os.PathLike[str], *, namespace: str | None = None) 
         PluginError: the file cannot be loaded, has no plugins, or was compiled for another version of the interface.
         RegistryError: another class has a plugin's key.
     """
-    native, found = _module(), Path(path).resolve()
-    if (found, namespace) not in _libraries:
-        entries = native.load(str(found))
+    native, library_path = _native_module(), Path(path).resolve()
+    if (library_path, namespace) not in _libraries:
+        entries = native.load(str(library_path))
         if not entries:
-            raise PluginError(f"library {found} has no plugins.\nDo: write PYTRTPLUGINS_REGISTER below each class.")
-        classes = tuple(_class(entry, found.stem, namespace) for entry in entries)
-        _libraries[found, namespace] = NativeLibrary(found, classes)
-    return _libraries[found, namespace]
+            raise PluginError(
+                f"library {library_path} has no plugins.\nDo: write PYTRTPLUGINS_REGISTER below each class."
+            )
+        classes = tuple(_make_class(entry, library_path.stem, namespace) for entry in entries)
+        _libraries[library_path, namespace] = NativeLibrary(library_path, classes)
+    return _libraries[library_path, namespace]
 
 
 def layers() -> NativeLibrary:
-    """The package's own layers in C++, under the namespace ``native``: ``layers().Reorg(stride=2)``.
+    """Return the package's own layers in C++, of the namespace ``native``: ``layers().Reorg(stride=2)``.
 
     They run the kernels of the Python ones, on a CPU without Python's lock; on a GPU where the native part was built with
     CUDA's nvcc.
@@ -102,12 +104,12 @@ def layers() -> NativeLibrary:
     Raises:
         UnavailableError: this installation has no native part.
     """
-    _module()
+    _native_module()
     return load_library(Path(__file__).parent / "lib" / "libpytrtplugins_layers.so")
 
 
 def as_native(plugin: Plugin, outputs: int = 1) -> _native.Handle:
-    """A plugin behind the C++ interface, for callers in C++.
+    """Return a handle to a plugin with the C++ interface, for callers in C++.
 
     Args:
         plugin: Any plugin; one from a library gives a clone of its own C++ object.
@@ -119,7 +121,7 @@ def as_native(plugin: Plugin, outputs: int = 1) -> _native.Handle:
     """
     if isinstance(plugin, NativePlugin):
         return plugin.handle.clone()
-    return cast("_native.Handle", _module().wrap(plugin.clone(), outputs))
+    return cast("_native.Handle", _native_module().wrap(plugin.clone(), outputs))
 
 
 class NativeLibrary:
@@ -144,7 +146,7 @@ class NativeLibrary:
 
 
 class NativePlugin(Plugin):
-    """Base of the classes that `load_library` makes: each method calls the C++ object, without Python's lock."""
+    """Base class of the classes that `load_library` makes: each method calls the C++ object, without Python's lock."""
 
     _entry: ClassVar[Any]
     _layouts: tuple[str, ...] = ()
@@ -156,12 +158,12 @@ class NativePlugin(Plugin):
         return cast("_native.Handle", self.__dict__["_handle"])
 
     def validate(self) -> None:
-        """Make the C++ object, which checks the fields."""
+        """Create the C++ object, which checks the fields."""
         self._handle = self._entry.make(self.fields())
 
     @property
     def num_inputs(self) -> int | None:
-        """How many inputs the plugin takes; None for any number."""
+        """The number of inputs; None for any number."""
         count = self.handle.num_inputs
         return None if count < 0 else count
 
@@ -171,15 +173,15 @@ class NativePlugin(Plugin):
         return dims[0] if len(dims) == 1 else tuple(dims)
 
     def output_dtypes(self, *inputs: Any) -> Any:
-        """``outputType`` of each output."""
+        """Return ``outputType`` of each output."""
         return tuple(self.handle.output_types(list(inputs)))
 
     @override
     def supports_format(self, position: int, descs: Sequence[TensorDesc]) -> bool:
-        chosen = descs[: position + 1]
-        if any(desc.layout not in ("linear", "nhwc") for desc in chosen):
+        known_descs = descs[: position + 1]
+        if any(desc.layout not in ("linear", "nhwc") for desc in known_descs):
             return False
-        return self.handle.supports_format(position, [*chosen, *(descs[position] for _ in descs[position + 1 :])])
+        return self.handle.supports_format(position, [*known_descs, *(descs[position] for _ in descs[position + 1 :])])
 
     @override
     def configure(self, inputs: Sequence[TensorDesc], outputs: Sequence[TensorDesc]) -> None:
@@ -196,7 +198,7 @@ class NativePlugin(Plugin):
         self.handle.initialize()
 
     def enqueue(self, inputs: Sequence[Array], outputs: Sequence[Array], workspace: Array | None, stream: Any) -> None:
-        """``enqueue``, on the arrays' own memory."""
+        """Call the C++ ``enqueue`` on the arrays' own memory."""
         queue = int(getattr(stream, "ptr", stream) or 0)
         self.handle.enqueue(inputs, outputs, self._layouts, _address(workspace), queue, self._scales)
 
@@ -205,14 +207,14 @@ class NativePlugin(Plugin):
         self.handle.terminate()
 
     def compute(self, *inputs: Array) -> Any:
-        """The whole life of a clone, on contiguous copies where the inputs are not contiguous."""
+        """Run a clone from configuration to termination; inputs that are not contiguous are copied."""
         xp = array_namespace(inputs[0])
         arrays = [xp.asarray(array, order="C") for array in inputs]
         dims = self.all_output_dims([array.shape for array in arrays])
         dtypes = self.all_output_dtypes([DType.of(array) for array in arrays], len(dims))
         outputs = [xp.empty(shape, dtype.numpy) for shape, dtype in zip(dims, dtypes, strict=True)]
         if xp is np:
-            _module().run(self.handle, arrays, outputs)
+            _native_module().run(self.handle, arrays, outputs)
         else:
             runner = PluginRunner(self.clone(), allocate=lambda size: xp.empty(size, xp.uint8))
             try:
@@ -223,7 +225,7 @@ class NativePlugin(Plugin):
 
 
 def _enqueue_on_gpu(plugin: Plugin, inputs: Any, outputs: Any, workspace: Any, stream: int) -> None:
-    """What C++ calls with addresses on a GPU and their descriptions."""
+    """Run a Python plugin on GPU addresses with their descriptions; called from C++."""
     cupy = require("cupy", extra="tensorrt", feature="a Python plugin, called from C++ on a GPU,")
 
     def view(pair: tuple[int, TensorDesc]) -> Any:
@@ -236,18 +238,18 @@ def _enqueue_on_gpu(plugin: Plugin, inputs: Any, outputs: Any, workspace: Any, s
         PluginRunner(plugin, allocate=None).enqueue([*map(view, inputs)], [*map(view, outputs)], queue, scratch)
 
 
-def _class(entry: _native.Entry, library: str, namespace: str | None = None) -> type[NativePlugin]:
-    own, name, version = entry.key
-    declared = entry.fields()
+def _make_class(entry: _native.Entry, library: str, namespace: str | None = None) -> type[NativePlugin]:
+    entry_namespace, name, version = entry.key
+    fields = entry.fields()
     body = {
-        **{field: default for field, _, default in declared},
-        "__annotations__": {field: _TYPES[kind] for field, kind, _ in declared},
+        **{field: default for field, _, default in fields},
+        "__annotations__": {field: _TYPES[kind] for field, kind, _ in fields},
         "__doc__": entry.description or f"{name} of {library}, written in C++.",
         "__module__": library,
         "_entry": entry,
         "int8": entry.int8,
     }
-    return plugin(namespace=namespace or own, version=version)(type(name, (NativePlugin,), body))
+    return plugin(namespace=namespace or entry_namespace, version=version)(type(name, (NativePlugin,), body))
 
 
 def _address(array: Array | None) -> int:
@@ -257,7 +259,7 @@ def _address(array: Array | None) -> int:
     return int(interface["data"][0])
 
 
-def _module() -> Any:
+def _native_module() -> Any:
     if not available():
         raise UnavailableError(
             "plugins in C++: this installation has no native part.\nDo: "

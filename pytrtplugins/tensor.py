@@ -1,4 +1,4 @@
-"""What an array is, without the array: element type, dims, layout. Dims may be symbolic."""
+"""Descriptions of tensors: element type, dims, layout. Dims may be symbolic."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ class DType(enum.StrEnum):
 
     @classmethod
     def of(cls, value: Array | npt.DTypeLike) -> DType:
-        """The element type of an array, a NumPy dtype or a name.
+        """Return the element type of an array, a NumPy dtype or a name.
 
         Raises:
             PluginError: the type is not one that engines exchange, such as complex64.
         """
-        return _named(value) if isinstance(value, str) else _of_dtype(np.dtype(getattr(value, "dtype", value)))
+        return _of_name(value) if isinstance(value, str) else _of_dtype(np.dtype(getattr(value, "dtype", value)))
 
 
 @functools.cache
@@ -100,11 +100,11 @@ def _numpy_dtype(dtype: DType) -> np.dtype[Any]:
 
 @functools.cache
 def _of_dtype(dtype: np.dtype[Any]) -> DType:
-    """The element type of a NumPy dtype, whose name NumPy makes anew each time that it is asked for."""
-    return _named(dtype.name)
+    """Return the element type of a NumPy dtype; cached, since NumPy computes a dtype's name at each access."""
+    return _of_name(dtype.name)
 
 
-def _named(name: str) -> DType:
+def _of_name(name: str) -> DType:
     try:
         return DType(name)
     except ValueError:
@@ -148,14 +148,14 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def both_sides(symbol: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """An operator with the object on its left, and on its right: two methods, which ask ``_combine(symbol, left, right)``."""
+    """Return two methods, such as ``__add__`` and ``__radd__``, which call ``_combine(symbol, left, right)``."""
     return lambda this, other: this._combine(symbol, this, other), lambda this, other: this._combine(
         symbol, other, this
     )
 
 
 def trivial_result(symbol: str, left: Any, right: Any) -> Any:
-    """What an operation on whole numbers gives where it need not be done, as in ``x * 1``; None where it must be."""
+    """Return the result of an integer operation that needs no computation, as ``x * 1``; else None."""
     neutral = {"+": 0, "-": 0, "*": 1, "//": 1}.get(symbol)
     if isinstance(right, int) and right == neutral:
         return left
@@ -196,14 +196,14 @@ class SymbolicDim:
     def __bool__(self) -> bool:
         raise DimsError(f"dim {self} is symbolic: whether it is zero is known only at run time", dim=self)
 
-    def _unordered(self, other: object) -> bool:
+    def _raise_order_error(self, other: object) -> bool:
         raise DimsError(
             f"dim {self} is symbolic: whether it is larger than {other} is known only at run time.\n"
             "Do: compare numbers only, isinstance(dim, int) and dim > ...",
             dim=self,
         )
 
-    __lt__ = __le__ = __gt__ = __ge__ = _unordered
+    __lt__ = __le__ = __gt__ = __ge__ = _raise_order_error
 
     def __truediv__(self, other: object) -> Dim:
         raise DimsError(f"dim {self} cannot be divided into fractions.\nDo: divide with //", dim=self)
@@ -215,7 +215,7 @@ class SymbolicDim:
         return self.name if self.left is None else f"({self.left} {self.name} {self.right})"
 
     def evaluate(self, bindings: Mapping[str, int]) -> int:
-        """The dim's value, with values of the names such as ``{"N": 4}``.
+        """Return the dim's value for values of the names, such as ``{"N": 4}``.
 
         Raises:
             DimsError: a name has no value.
@@ -234,12 +234,12 @@ Dims = tuple[Dim, ...]
 
 
 class AnyDims(tuple[Dim, ...]):
-    """The dims of a tensor of unknown rank: a model does not say how many axes it has. A scalar has the dims ``()``, and no others."""
+    """The dims of a tensor of unknown rank. A scalar has the dims ``()``, which is something else."""
 
     __slots__ = ()
 
     def __new__(cls) -> AnyDims:
-        """There is one value: no dims are known."""
+        """Return the dims of unknown rank; there are no arguments."""
         return super().__new__(cls)
 
     def __str__(self) -> str:
@@ -270,24 +270,24 @@ class TensorDesc:
 
 
 def is_concrete(dim: Dim) -> bool:
-    """Whether the dim is a plain number."""
+    """Return whether the dim is a number, not symbolic."""
     return not isinstance(dim, SymbolicDim)
 
 
 def evaluate_dims(dims: Dims, bindings: Mapping[str, int]) -> tuple[int, ...]:
-    """Put numbers in the place of names: ``("N", 3)`` with ``{"N": 4}`` is ``(4, 3)``."""
+    """Return dims with numbers in place of names: ``("N", 3)`` with ``{"N": 4}`` is ``(4, 3)``."""
     return tuple(dim.evaluate(bindings) if isinstance(dim, SymbolicDim) else int(dim) for dim in dims)
 
 
 def bind_dims(dims: Dims, sizes: Iterable[int]) -> dict[str, int]:
-    """The sizes of names: ``("N", 3)`` with ``(4, 3)`` is ``{"N": 4}``; none where the rank is unknown."""
+    """Return name → size of the symbolic dims: ``("N", 3)`` with ``(4, 3)`` is ``{"N": 4}``; empty if the rank is unknown."""
     if isinstance(dims, AnyDims):
         return {}
     return {dim.name: size for dim, size in zip(dims, sizes, strict=True) if isinstance(dim, SymbolicDim)}
 
 
 def check_divisible(dim: Dim, by: int, what: str) -> None:
-    """Require that ``by`` divides ``dim``; a symbolic dim passes here and is checked when it has a value.
+    """Require that ``by`` divides ``dim``; a symbolic dim is accepted, and checked when it has a value.
 
     ``what`` the size is goes into the message: ``"Reorg(stride=2): height"``.
 
@@ -299,7 +299,7 @@ def check_divisible(dim: Dim, by: int, what: str) -> None:
 
 
 def check_equal(dim: Dim, expected: int, what: str) -> None:
-    """Require that ``dim`` is ``expected``; a symbolic dim passes here and is checked when it has a value.
+    """Require that ``dim`` is ``expected``; a symbolic dim is accepted, and checked when it has a value.
 
     Raises:
         DimsError: ``dim`` is another number.
@@ -309,7 +309,7 @@ def check_equal(dim: Dim, expected: int, what: str) -> None:
 
 
 def check_rank(dims: Dims, rank: int, what: str) -> None:
-    """Require ``rank`` axes.
+    """Require that dims have ``rank`` axes.
 
     Raises:
         DimsError: the tensor has another number of axes.
@@ -319,7 +319,7 @@ def check_rank(dims: Dims, rank: int, what: str) -> None:
 
 
 def array_namespace(x: Array) -> ModuleType:
-    """The module of an array's functions: ``cupy`` for CuPy arrays, otherwise ``numpy``.
+    """Return the module with an array's functions: ``cupy`` for CuPy arrays, otherwise ``numpy``.
 
     One ``compute`` body then serves both, in the names of NumPy 2 (``permute_dims``, ``concat``, ``astype``).
     """

@@ -21,18 +21,18 @@ __all__ = ["assert_same", "engine_contract", "plugin_test", "random_tensor"]
 
 
 def plugin_test(plugin: type[Plugin] | Plugin, **options: Any) -> Callable[..., None]:
-    """Make a pytest test of a plugin, with an item for each check.
+    """Return a pytest test of a plugin, with an item for each check.
 
     In a test file, ``test_shuffle = plugin_test(ChannelShuffle)`` is all that is needed; ``pytest -k "shuffle and memory"`` shows
     one check. The options are those of `pytrtplugins.check_plugin`, which runs once, for the first item. An item is skipped where
     its check is, and raises `ConformanceError` where it fails. Where pytest does not run, the test is one function of all checks.
     """
     cls = plugin if isinstance(plugin, type) else type(plugin)
-    found: list[Report] = []
+    reports: list[Report] = []
 
     def report() -> Report:
-        found[:] = found or [check_plugin(plugin, **options)]
-        return found[0]
+        reports[:] = reports or [check_plugin(plugin, **options)]
+        return reports[0]
 
     def test_all() -> None:
         __tracebackhide__ = True
@@ -40,7 +40,7 @@ def plugin_test(plugin: type[Plugin] | Plugin, **options: Any) -> Callable[..., 
 
     def test_one(check: str) -> None:
         __tracebackhide__ = True
-        entries = tuple(each for each in report().entries if each.name == check)
+        entries = tuple(entry for entry in report().entries if entry.name == check)
         if not entries or entries[0].skipped:
             sys.modules["pytest"].skip(entries[0].detail if entries else "not reached")
         Report(report().plugin, entries).raise_if_failed()
@@ -57,7 +57,7 @@ def plugin_test(plugin: type[Plugin] | Plugin, **options: Any) -> Callable[..., 
 
 
 def engine_contract(engine: str | type[Engine]) -> Callable[..., None]:
-    """Make a pytest test of an engine that another package brings, with an item for each part of the contract of all engines.
+    """Return a pytest test of another package's engine, with an item for each check of the contract of engines.
 
     In a test file, ``test_contract = engine_contract("onnx_reference")`` is all that is needed: numbers, memory of inputs and outputs,
     what is refused, threads, engine files, unknown operators. Where pytest does not run, the test is one function of all checks.
@@ -89,11 +89,11 @@ def assert_same(actual: Array, expected: Array, rtol: float | None = None, atol:
         AssertionError: they differ; the message names the worst elements with their indices.
     """
     __tracebackhide__ = True
-    wrong = difference(actual, expected, rtol, atol)
-    if wrong:
-        raise AssertionError(wrong)
+    difference_text = difference(actual, expected, rtol, atol)
+    if difference_text:
+        raise AssertionError(difference_text)
 
 
 def random_tensor(dims: Sequence[int], dtype: DType | str = DType.FLOAT32, seed: int = 0) -> npt.NDArray[Any]:
-    """Random data, the same for the same seed: normal numbers, or integers from -100 to 100 (0 to 100 for uint8)."""
+    """Return random data for a seed: normally distributed numbers, or integers from -100 to 100 (0 to 100 for uint8)."""
     return random_array(tuple(dims), DType.of(dtype), seed)  # type: ignore[no-any-return]

@@ -89,18 +89,18 @@ def test_the_loosest_precision_of_two_sets_the_limit():
         ("fp16", 0.2, False),
         ("int8", 0.2, True),
     ):
-        row = module._compared(module.Row("b", "e", precision), {"y": np.ones(4) + error}, first)
+        row = module._row_with_error(module.Row("b", "e", precision), {"y": np.ones(4) + error}, first)
         assert (row.reason == "") == ok
         assert row.error == pytest.approx(error)
     assert "int8" not in module._LIMITS
-    assert module._compared(module.Row("b", "e", "int8"), {"y": np.ones(3)}, first).reason
-    assert module._compared(module.Row("b", "e", "int8"), {"z": np.ones(4)}, first).reason
+    assert module._row_with_error(module.Row("b", "e", "int8"), {"y": np.ones(3)}, first).reason
+    assert module._row_with_error(module.Row("b", "e", "int8"), {"z": np.ones(4)}, first).reason
 
 
 def test_percentiles_are_of_all_runs_and_the_median_is_of_rounds():
     rounds = [[0.001 * number for number in range(1, 101)], [0.003] * 100, [0.002] * 100]
     subject = SimpleNamespace(row=module.Row("a"), rounds=rounds, rates=[10.0, 30.0, 20.0])
-    row = module._timed(subject, subject)
+    row = module._row_with_times(subject, subject)
     assert row.p50_ms == pytest.approx(3.0)  # of 50.5, 3 and 2
     assert row.p90_ms == pytest.approx(70.0)  # 30 of 300 are slower
     assert row.p99_ms == pytest.approx(97.0)
@@ -114,7 +114,7 @@ def test_a_percentile_is_the_least_time_that_so_many_runs_do_not_exceed(count, p
     """Times are 1, 2, 3, … milliseconds, in no order."""
     times = np.random.default_rng(0).permutation(np.arange(1, count + 1) / 1000)
     subject = SimpleNamespace(row=module.Row("a"), rounds=[times.tolist()], rates=[1.0])
-    row = module._timed(subject, subject)
+    row = module._row_with_times(subject, subject)
     assert (row.p50_ms, row.p90_ms, row.p99_ms) == pytest.approx((p50, p90, p99))
 
 
@@ -169,14 +169,16 @@ def test_every_figure_of_a_row_is_what_the_clock_says(monkeypatch):
 def test_a_distance_that_equals_the_limit_is_within_it():
     first = SimpleNamespace(row=module.Row("a", precision="fp32"), outputs={"y": np.array([1000.0])})
     for value, ok in ((1001.0, True), (999.0, True), (1001.001, False), (998.999, False)):
-        assert (module._compared(module.Row("b", "e", "fp32"), {"y": np.array([value])}, first).reason == "") == ok
+        assert (
+            module._row_with_error(module.Row("b", "e", "fp32"), {"y": np.array([value])}, first).reason == ""
+        ) == ok
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_the_worst_of_all_outputs_counts(place):
     wanted = {name: np.full(4, 2.0) for name in "xyz"}
     outputs = {name: array + (number == place) for number, (name, array) in enumerate(wanted.items())}
-    row = module._compared(
+    row = module._row_with_error(
         module.Row("b", "e", "fp32"), outputs, SimpleNamespace(row=module.Row("a", precision="fp32"), outputs=wanted)
     )
     assert row.error == 0.5
@@ -197,14 +199,14 @@ def test_the_first_error_is_raised_where_nothing_can_be_built():
 
 def test_growth_of_both_memories_is_told(monkeypatch):
     used = iter([(100 << 20, 1 << 30), (130 << 20, 3 << 30)])
-    monkeypatch.setattr(module, "_used", lambda cupy: next(used))
+    monkeypatch.setattr(module, "_memory_use", lambda cupy: next(used))
     (row,) = bench({"a": built()}, **FAST).rows
     assert (row.host_mib, row.gpu_mib) == (30, 2048)
 
 
 def test_memory_in_use_is_read():
     cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=SimpleNamespace(memGetInfo=lambda: (30, 100))))
-    host, gpu = module._used(cupy)
+    host, gpu = module._memory_use(cupy)
     assert host > 1 << 20
     assert gpu == 70
 

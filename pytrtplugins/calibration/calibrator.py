@@ -213,8 +213,8 @@ class Calibrator(ABC):
             yield batch
 
     def _has_batches(self) -> bool:
-        own = hasattr(self, "get_batch") or type(self).get_batches is not Calibrator.get_batches
-        return own or self.batches is not None
+        overrides_batches = hasattr(self, "get_batch") or type(self).get_batches is not Calibrator.get_batches
+        return overrides_batches or self.batches is not None
 
     def _data_digest(self) -> str:
         digest = getattr(self.batches, "digest", None)

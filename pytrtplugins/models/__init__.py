@@ -1,4 +1,4 @@
-"""Complete detectors, what they are measured with, and where their weights come from."""
+"""Complete detectors and face recognition, their evaluation, and downloads of weights."""
 
 from __future__ import annotations
 

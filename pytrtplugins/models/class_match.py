@@ -1,4 +1,4 @@
-"""Which class of a data set is which class of a detector, by their names."""
+"""Match the classes of a data set with those of a detector by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ClassMatch", "match_classes"]
 
 @dataclass(frozen=True)
 class ClassMatch:
-    """Classes that are measured: rows of the result.
+    """The classes that are evaluated: rows of the result.
 
     Attributes:
         names: Of the rows: the name in the data, or the detector's where several classes of the data are measured as one.
@@ -46,7 +46,9 @@ def match_classes(names: Sequence[str], classes: Sequence[str], class_map: Mappi
         likened = [classes[n] for n in numbers if classes[n] != target and classes[n] not in class_map]
         if len(likened) > 1:
             raise UsageError(
-                _unclear(f"the classes {', '.join(map(repr, likened))} of the data are", f"{target!r} of the detector")
+                _ambiguous_text(
+                    f"the classes {', '.join(map(repr, likened))} of the data are", f"{target!r} of the detector"
+                )
             )
     if not groups:
         raise UsageError(
@@ -65,7 +67,7 @@ def match_classes(names: Sequence[str], classes: Sequence[str], class_map: Mappi
 
 
 def _same_name(name: str, names: Sequence[str], taken: Set[str]) -> str | None:
-    """The name of a detector's class that is this name, else the one that differs in upper and lower case alone; None: there is none.
+    """Return the detector's class with this name, else the one that differs only in case; None if there is none.
 
     Args:
         name: The name.
@@ -74,15 +76,17 @@ def _same_name(name: str, names: Sequence[str], taken: Set[str]) -> str | None:
     """
     if name in names:
         return name
-    likened = {each for each in names if each.casefold() == name.casefold()} - taken
-    if len(likened) > 1:
+    matches = {candidate for candidate in names if candidate.casefold() == name.casefold()} - taken
+    if len(matches) > 1:
         raise UsageError(
-            _unclear(f"{name!r} of the data is", f"one of {', '.join(map(repr, sorted(likened)))} of the detector")
+            _ambiguous_text(
+                f"{name!r} of the data is", f"one of {', '.join(map(repr, sorted(matches)))} of the detector"
+            )
         )
-    return next(iter(likened), None)
+    return next(iter(matches), None)
 
 
-def _unclear(data: str, detector: str) -> str:
+def _ambiguous_text(data: str, detector: str) -> str:
     return (
         f"evaluate: except for upper and lower case, {data} {detector}.\n"
         "Do: say what is what: class_map={'name in the data': 'name of the detector'} (pytrt: --class-map DATA=MODEL)"

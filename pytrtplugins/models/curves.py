@@ -1,4 +1,4 @@
-"""Precision over recall as an image."""
+"""Plot precision over recall."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def draw_curves(result: Evaluation, path: str | Path, *, title: str = "") -> Non
 
 
 def _draw_classes(axes: Axes, present: Sequence[ClassResult]) -> Iterator[Line2D]:
-    """Draw a line per class; gives those that the legend names, last the first in it."""
-    named, others = present[: len(_LINES)], present[len(_LINES) :]
-    grey = [_draw_line(axes, row.precision_at_50, color=MUTED, linewidth=0.6, zorder=1) for row in others]
-    if grey:
-        grey[0].set_label(f"{len(grey)} other{'s' if len(grey) > 1 else ''}")
-        yield grey[0]
-    for row, (color, dashes) in reversed(list(zip(named, _LINES, strict=False))):
+    """Draw a line per class, and yield the lines of the legend in reverse order."""
+    legend_rows, other_rows = present[: len(_LINES)], present[len(_LINES) :]
+    grey_lines = [_draw_line(axes, row.precision_at_50, color=MUTED, linewidth=0.6, zorder=1) for row in other_rows]
+    if grey_lines:
+        grey_lines[0].set_label(f"{len(grey_lines)} other{'s' if len(grey_lines) > 1 else ''}")
+        yield grey_lines[0]
+    for row, (color, dashes) in reversed(list(zip(legend_rows, _LINES, strict=False))):
         line = _draw_line(axes, row.precision_at_50, color=color, linestyle=dashes, zorder=2)
-        line.set_label(f"{row.ap50:.3f}  {_plain(row.name, _LONGEST_NAME)} ({row.objects:,})")
+        line.set_label(f"{row.ap50:.3f}  {_escape_text(row.name, _LONGEST_NAME)} ({row.objects:,})")
         yield line
 
 
@@ -80,21 +80,21 @@ def _draw_mean(axes: Axes, present: Sequence[ClassResult]) -> Line2D:
 
 
 def _draw_line(axes: Axes, precision: Sequence[float] | npt.NDArray[np.float64], **style: Any) -> Line2D:
-    """One curve, down to the first recall that is not reached and no further."""
-    reached = int(np.count_nonzero(precision))  # precision never rises again: pycocotools gives its envelope
+    """Draw one curve up to the first recall at which precision is 0."""
+    recall_count = int(np.count_nonzero(precision))  # precision never rises again: pycocotools gives its envelope
     recalls = np.linspace(0, 1, len(precision))
-    return axes.plot(recalls[: reached + 1], precision[: reached + 1], **style)[0]
+    return axes.plot(recalls[: recall_count + 1], precision[: recall_count + 1], **style)[0]
 
 
 def _title(result: Evaluation, present: Sequence[ClassResult], title: str) -> str:
-    facts = (
+    summary = (
         f"mAP50 {result.map50:.3f}: {result.images:,} images, {sum(row.objects for row in present):,} objects of "
         f"{len(present)} class{'es' if len(present) > 1 else ''}"
     )
-    return f"{_plain(title, _LONGEST_TITLE)}\n{facts}" if title else facts
+    return f"{_escape_text(title, _LONGEST_TITLE)}\n{summary}" if title else summary
 
 
-def _plain(text: str, length: int) -> str:
-    """Text that matplotlib does not take for mathematics, shortened."""
+def _escape_text(text: str, length: int) -> str:
+    """Shorten a text, and escape ``$``, which matplotlib would read as mathematics."""
     text = text if len(text) <= length else text[: length - 3] + "..."
     return text.replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""Labelled images in the YOLO layout, in folders or tars."""
+"""Read data sets of labelled images in the YOLO layout, in folders or tars."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class YoloData:
         self._labels = LabelFiles(self.files, self._photos)
 
     def images(self, split: str = "val.txt") -> list[str]:
-        """Names of the images that a list holds, or a part that a data.yaml has, such as ``images/2009_003804.jpg``.
+        """Return the names of the images of a list or a data.yaml's split, such as ``images/2009_003804.jpg``.
 
         Raises:
             NoDataError: the list is missing or empty, or names an image that is missing.
@@ -65,7 +65,7 @@ class YoloData:
         return names
 
     def check_labels(self, names: Sequence[str]) -> None:
-        """Refuse images of which none has labels: their files lie elsewhere.
+        """Raise an error if none of the images has a label file.
 
         Raises:
             NoDataError: none has; ``.folders`` are those that were looked at.
@@ -73,7 +73,7 @@ class YoloData:
         self._labels.require(names)
 
     def image(self, name: str) -> npt.NDArray[np.uint8]:
-        """The image as (H, W, 3) uint8, RGB.
+        """Read an image as (H, W, 3) uint8, RGB.
 
         Raises:
             NoDataError: it is missing.
@@ -82,7 +82,7 @@ class YoloData:
         return decode_image(self.files.read(name, MAX_FILE_BYTES), name)
 
     def boxes(self, name: str) -> npt.NDArray[np.float64]:
-        """The image's objects: rows of class, centre x, centre y, width, height; the last four in 0..1 of the image as it is shown.
+        """Read an image's objects: rows of class, centre x, centre y, width, height; the last four in 0..1 of the upright image.
 
         Raises:
             FormatError: a line is broken or names a class that does not exist, several files may be the labels, or the labels do not say

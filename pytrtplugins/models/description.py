@@ -1,4 +1,4 @@
-"""A detector's description in its model: class names, how images are fitted into its input, thresholds."""
+"""Read and write a detector's description in a model's metadata: class names, letterbox mode, thresholds."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ KEY = "pytrtplugins.detector"
 
 @dataclass(frozen=True)
 class Description:
-    """What a model says of itself; None where it does not.
+    """A detector's description in a model's metadata; None for fields that are not there.
 
     Fields:
-        names: Of its classes.
+        names: Names of its classes.
         mode: How images are fitted into its input; see `pytrtplugins.vision.letterbox`.
         score_threshold: Scores above it are reported, 0..1.
         iou_threshold: Overlap above which the weaker of two boxes of a class is dropped, 0..1.
@@ -47,9 +47,9 @@ def describe(
     score_threshold: float | None = None,
     iou_threshold: float | None = None,
 ) -> Description:
-    """Write into a model what a detector needs to know; engines that are built of it, and their files, know it too.
+    """Write a detector's description into a model; engines built from it, and engine files, contain it too.
 
-    What is not given stays as it was. The model's metadata ``pytrtplugins.detector`` hold it as JSON.
+    Fields that are not given keep their values. The metadata entry ``pytrtplugins.detector`` contains them as JSON.
 
     Args:
         model: An ONNX model, which is changed.
@@ -59,32 +59,32 @@ def describe(
         iou_threshold: Overlap above which the weaker of two boxes of a class is dropped, 0..1.
 
     Returns:
-        All that the model says now.
+        The complete description after the change.
 
     Raises:
         UsageError: a threshold is outside 0..1, the mode is unknown, or the file cannot be read.
     """
-    facts = {key: value for key, value in asdict(read_description(model)).items() if value is not None}
+    fields = {key: value for key, value in asdict(read_description(model)).items() if value is not None}
     if names is not None:
-        facts["names"] = list(read_class_names(names))
+        fields["names"] = list(read_class_names(names))
     if mode is not None:
         if mode not in MODES:
             raise UsageError(f"mode: expected one of {', '.join(MODES)}, found {mode!r}.", mode=mode)
-        facts["mode"] = mode
+        fields["mode"] = mode
     for key, value in (("score_threshold", score_threshold), ("iou_threshold", iou_threshold)):
         if value is not None:
             check_share(key, value)
-            facts[key] = value
+            fields[key] = value
     entry = next((prop for prop in model.metadata_props if prop.key == KEY), None)
-    if entry is None and facts:
+    if entry is None and fields:
         entry = model.metadata_props.add(key=KEY)
     if entry is not None:
-        entry.value = json.dumps(facts)
+        entry.value = json.dumps(fields)
     return read_description(model)
 
 
 def read_description(model: onnx.ModelProto) -> Description:
-    """What a model says of itself.
+    """Read a detector's description from a model.
 
     Raises:
         ModelError: its metadata are damaged.
@@ -92,21 +92,21 @@ def read_description(model: onnx.ModelProto) -> Description:
     for prop in model.metadata_props:
         if prop.key == KEY:
             where = f"model {model.graph.name[:80]!r}: its metadata {KEY!r}"
-            facts = parse_json(prop.value, where, error=ModelError)
-            if not _is_description(facts):
-                raise ModelError(f"{where} do not describe a detector: {shorten(facts)}.")
-            names = facts.get("names")
-            return Description(**{**facts, "names": None if names is None else tuple(names)})
+            fields = parse_json(prop.value, where, error=ModelError)
+            if not _is_description(fields):
+                raise ModelError(f"{where} do not describe a detector: {shorten(fields)}.")
+            names = fields.get("names")
+            return Description(**{**fields, "names": None if names is None else tuple(names)})
     return Description()
 
 
-def _is_description(facts: Any) -> bool:
-    if not isinstance(facts, dict) or set(facts) - set(Description.__annotations__):
+def _is_description(fields: Any) -> bool:
+    if not isinstance(fields, dict) or set(fields) - set(Description.__annotations__):
         return False
-    names, mode = facts.get("names"), facts.get("mode")
-    shares = [facts[key] for key in ("score_threshold", "iou_threshold") if key in facts]
+    names, mode = fields.get("names"), fields.get("mode")
+    thresholds = [fields[key] for key in ("score_threshold", "iou_threshold") if key in fields]
     return (
         (names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names)))
         and (mode is None or mode in MODES)
-        and all(type(share) in (int, float) and 0 <= share <= 1 for share in shares)
+        and all(type(share) in (int, float) and 0 <= share <= 1 for share in thresholds)
     )

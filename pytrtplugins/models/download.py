@@ -1,4 +1,4 @@
-"""Official darknet weights from the network, checked before they are used."""
+"""Download official darknet networks, and check the files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LARGEST = 1 << 31
 
 @dataclass(frozen=True)
 class Downloaded:
-    """Where the three files of a network are."""
+    """The three files of a downloaded network."""
 
     cfg: Path
     weights: Path
@@ -41,7 +41,7 @@ def download(
     source_url: str = SOURCE_URL,
     progress: bool = True,
 ) -> Downloaded:
-    """Fetch a network that darknet's author publishes, or take it from the folder of an earlier download.
+    """Download a network of darknet's author, or reuse the files of an earlier download.
 
     Nothing takes its final name before it is checked: the cfg and the names must be text of their kind, and the weights
     must have darknet's header and exactly the size that the cfg asks for.
@@ -69,7 +69,7 @@ def download(
 
 
 def download_folder(folder: str | Path | None, name: str) -> Path:
-    """The folder that a download goes to, which is made: the user's cache, where none is given.
+    """Create and return the folder for a download, by default in the user's cache.
 
     Raises:
         DownloadError: it cannot be made.
@@ -88,11 +88,13 @@ def download_folder(folder: str | Path | None, name: str) -> Path:
 
 def _fetch(url: str, path: Path, progress: bool, files: Downloaded) -> None:
     if not path.exists():
-        fetch(url, path, max_bytes=_LARGEST, progress=progress, check=lambda part: _check(part, path, url, files))
+        fetch(
+            url, path, max_bytes=_LARGEST, progress=progress, check=lambda part: _check_contents(part, path, url, files)
+        )
 
 
-def _check(temporary: Path, path: Path, url: str, files: Downloaded) -> None:
-    """Refuse what is not the file that was asked for, such as a login page."""
+def _check_contents(temporary: Path, path: Path, url: str, files: Downloaded) -> None:
+    """Raise an error if a downloaded file has other contents than expected, such as a login page."""
     with temporary.open("rb") as file:
         data = file.read(512)
     if data.lstrip()[:1] == b"<":

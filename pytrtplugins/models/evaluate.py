@@ -1,4 +1,4 @@
-"""Average precision of a detector on labelled images, by pycocotools."""
+"""Evaluate a detector on labelled images: average precision by pycocotools."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _RECALLS = 101  # COCO's
 
 
 class Detector(Protocol):
-    """What is evaluated: :class:`~pytrtplugins.models.Yolov2`, or anything with these two."""
+    """Interface of detectors for `evaluate`: :class:`~pytrtplugins.models.Yolov2`, or any object with these two members."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of its classes."""
+        """Names of the classes."""
 
     def __call__(
         self, source: npt.NDArray[np.uint8], *, score_threshold: float = ..., iou_threshold: float = ...
@@ -45,7 +45,7 @@ class Detector(Protocol):
 
 @dataclass(frozen=True)
 class ClassResult:
-    """Figures of one class.
+    """Results of one class.
 
     Fields:
         name: The class in the data.
@@ -67,7 +67,7 @@ class ClassResult:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Figures of a detector.
+    """Results of a detector.
 
     Fields:
         map50: Mean over the classes of the average precision at IoU 0.5: COCO's AP50, with 101 recall points.
@@ -97,20 +97,20 @@ class Evaluation:
         return np.array([row.precision_at_50 or missing for row in self.classes], np.float64).reshape(-1, _RECALLS).T
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures as values for JSON; NaN becomes None."""
+        """Return the results as JSON values; NaN becomes None."""
         values = asdict(self)
         values["classes"] = [{key: _or_none(value) for key, value in row.items()} for row in values["classes"]]
         return {key: _or_none(value) for key, value in values.items()}
 
     def table(self) -> str:
-        """The figures as text: a line per class and one for all."""
+        """Return the results as a text table: a line per class and one for all."""
         width = max([3, *(len(row.name) for row in self.classes)])
         lines = [f"{'class':<{width}}  objects  detections   AP50  AP50:95"]
         for row in self.classes:
             figures = f"{row.ap50:5.3f}    {row.ap:5.3f}" if row.objects else "    -        -"
             lines.append(f"{row.name:<{width}}  {row.objects:>7}  {row.detections:>10}  {figures}")
-        objects, found = sum(row.objects for row in self.classes), sum(row.detections for row in self.classes)
-        lines.append(f"{'all':<{width}}  {objects:>7}  {found:>10}  {self.map50:5.3f}    {self.map:5.3f}")
+        objects, detections = sum(row.objects for row in self.classes), sum(row.detections for row in self.classes)
+        lines.append(f"{'all':<{width}}  {objects:>7}  {detections:>10}  {self.map50:5.3f}    {self.map:5.3f}")
         return "\n".join(lines)
 
 
@@ -125,7 +125,7 @@ def evaluate(
     limit: int | None = None,
     progress: bool = True,
 ) -> Evaluation:
-    """Measure a detector on labelled images, as COCO does (pycocotools).
+    """Evaluate a detector on labelled images by COCO's metrics (pycocotools).
 
     pycocotools counts the 100 best detections of each class on an image. It gets all that a :class:`~pytrtplugins.models.Yolov2` finds,
     whatever the detector's ``max_detections``, so that a network has one figure.
@@ -155,7 +155,7 @@ def evaluate(
     data.check_labels(names)
     names = names[: None if limit is None else max(1, limit)]
     boxes = [data.boxes(name) for name in names]
-    matched = match_classes(detector.names, data.classes, class_map or {})
+    class_match = match_classes(detector.names, data.classes, class_map or {})
     truths: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
     images: list[dict[str, Any]] = []
@@ -171,41 +171,43 @@ def evaluate(
         advance = stack.enter_context(progress_bar("evaluating", len(names), progress))
         if isinstance(detector, Yolov2):
             detector = stack.enter_context(detector.another(max_detections=MAX_DETECTIONS))
-        looked = _detections(detector, names, read, score_threshold=score_threshold, iou_threshold=iou_threshold)
-        for number, (name, detections) in enumerate(looked, 1):
+        detections_by_image = _detections(
+            detector, names, read, score_threshold=score_threshold, iou_threshold=iou_threshold
+        )
+        for number, (name, detections) in enumerate(detections_by_image, 1):
             height, width = sizes[name]
             images.append({"id": number, "width": width, "height": height})
             for kind, x, y, w, h in boxes[number - 1]:
-                if int(kind) in matched.labelled:
+                if int(kind) in class_match.labelled:
                     box = ((x - w / 2) * width, (y - h / 2) * height, w * width, h * height)
-                    truths.append(_entry(number, matched.labelled[int(kind)], box))
-            for found in detections:
-                if found.class_id in matched.detected:
-                    x1, y1, x2, y2 = found.xyxy
-                    row = matched.detected[found.class_id]
-                    results.append(_entry(number, row, (x1, y1, x2 - x1, y2 - y1), score=found.score))
+                    truths.append(_coco_annotation(number, class_match.labelled[int(kind)], box))
+            for detection in detections:
+                if detection.class_id in class_match.detected:
+                    x1, y1, x2, y2 = detection.xyxy
+                    row = class_match.detected[detection.class_id]
+                    results.append(_coco_annotation(number, row, (x1, y1, x2 - x1, y2 - y1), score=detection.score))
             advance()
     if not truths:
         raise NoDataError(
-            f"data {data.name!r}: the labels of {len(names):,} images have no object of the {len(matched.names):,} classes that are "
-            f"measured ({', '.join(matched.names[:6])}).\nDo: look at the labels, and at the list of images",
+            f"data {data.name!r}: the labels of {len(names):,} images have no object of the {len(class_match.names):,} classes that are "
+            f"measured ({', '.join(class_match.names[:6])}).\nDo: look at the labels, and at the list of images",
             path=data.name,
         )
     for identity, entry in enumerate([*truths, *results], 1):
         entry["id"] = identity
-    truth = {
+    coco_labels = {
         "images": images,
         "annotations": truths,
-        "categories": [{"id": row + 1, "name": name} for row, name in enumerate(matched.names)],
+        "categories": [{"id": row + 1, "name": name} for row, name in enumerate(class_match.names)],
     }
-    precision = _precision(tools, truth, results)
-    computed = detector.engine.arithmetic if isinstance(detector, Yolov2) else None
-    figures = _evaluation(matched, precision, truths, results, len(names), time.perf_counter() - started)
-    return replace(figures, computed=computed)
+    precision = _precision(tools, coco_labels, results)
+    arithmetic = detector.engine.arithmetic if isinstance(detector, Yolov2) else None
+    evaluation = _make_evaluation(class_match, precision, truths, results, len(names), time.perf_counter() - started)
+    return replace(evaluation, computed=arithmetic)
 
 
-def _entry(image: int, row: int, box: tuple[float, float, float, float], **more: float) -> dict[str, Any]:
-    """One box as COCO writes it; its class ids begin at 1 here."""
+def _coco_annotation(image: int, row: int, box: tuple[float, float, float, float], **more: float) -> dict[str, Any]:
+    """Return a box as a COCO annotation, with class ids from 1."""
     return {
         "image_id": image,
         "category_id": row + 1,
@@ -217,24 +219,24 @@ def _entry(image: int, row: int, box: tuple[float, float, float, float], **more:
 
 
 def _precision(tools: Any, truth: dict[str, Any], results: list[dict[str, Any]]) -> npt.NDArray[np.float64]:
-    """(10 IoU thresholds, 101 recalls, classes): precision; -1 where a class has no object."""
-    evaluator = require("pycocotools.cocoeval", extra="evaluate", package="pycocotools").COCOeval
+    """Return precision (10 IoU thresholds, 101 recalls, classes); -1 for a class without objects."""
+    COCOeval = require("pycocotools.cocoeval", extra="evaluate", package="pycocotools").COCOeval
     with contextlib.redirect_stdout(io.StringIO()):
-        labelled, found = tools.COCO(), tools.COCO()
-        labelled.dataset, found.dataset = truth, {**truth, "annotations": results}
+        labelled, detected = tools.COCO(), tools.COCO()
+        labelled.dataset, detected.dataset = truth, {**truth, "annotations": results}
         labelled.createIndex()
-        found.createIndex()
-        judge = evaluator(labelled, found, "bbox")
-        judge.evaluate()
-        judge.accumulate()
-    precision: npt.NDArray[np.float64] = judge.eval["precision"][
+        detected.createIndex()
+        evaluation = COCOeval(labelled, detected, "bbox")
+        evaluation.evaluate()
+        evaluation.accumulate()
+    precision: npt.NDArray[np.float64] = evaluation.eval["precision"][
         :, :, :, 0, -1
     ]  # objects of all sizes, 100 detections of a class
     return precision
 
 
-def _evaluation(
-    matched: ClassMatch,
+def _make_evaluation(
+    class_match: ClassMatch,
     precision: npt.NDArray[np.float64],
     truths: Sequence[dict[str, Any]],
     results: Sequence[dict[str, Any]],
@@ -242,15 +244,17 @@ def _evaluation(
     seconds: float,
 ) -> Evaluation:
     rows = []
-    for row, name in enumerate(matched.names):
+    for row, name in enumerate(class_match.names):
         values = precision[:, :, row]
-        objects, detections = (sum(entry["category_id"] == row + 1 for entry in part) for part in (truths, results))
+        objects, detections = (
+            sum(entry["category_id"] == row + 1 for entry in entries) for entries in (truths, results)
+        )
         ap50, ap = (float(values[0].mean()), float(values.mean())) if objects else (float("nan"), float("nan"))
         curve = tuple(values[0].tolist()) if objects else ()
         rows.append(ClassResult(name, ap50, ap, objects, detections, curve))
     present = [row for row in rows if row.objects]
     mean50, mean = (float(np.mean([getattr(row, figure) for row in present])) for figure in ("ap50", "ap"))
-    return Evaluation(mean50, mean, tuple(rows), images, seconds, matched.ignored)
+    return Evaluation(mean50, mean, tuple(rows), images, seconds, class_match.ignored)
 
 
 def _detections(

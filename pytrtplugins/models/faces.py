@@ -1,4 +1,4 @@
-"""Face recognition: images → embeddings → the same person, or the nearest people."""
+"""Face recognition: compute embeddings of faces, and find the nearest known people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_BYTES = 1 << 30
 
 
 class FaceEmbedder(ImageNetwork):
-    """Makes an embedding of each aligned face.
+    """Computes an embedding of each aligned face.
 
     Args:
         engine: Of a network with one input (N, 3, H, W) and one output (N, values).
@@ -41,7 +41,7 @@ class FaceEmbedder(ImageNetwork):
 
     @override
     def __call__(self, images: Iterable[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:
-        """Embeddings of length 1, (N, values).
+        """Return embeddings of length 1, (N, values).
 
         Args:
             images: Aligned faces, (H, W, 3) uint8, RGB; other sizes are stretched to `size`.
@@ -53,11 +53,11 @@ class FaceEmbedder(ImageNetwork):
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Someone that is known.
+    """A known photo that is near an embedding.
 
     Attributes:
-        name: Of the photo, ``person/photo``.
-        cosine: Between the two embeddings; 1 for the same photo.
+        name: Name of the photo, ``person/photo``.
+        cosine: Cosine between the two embeddings; 1 for the same photo.
     """
 
     name: str
@@ -65,12 +65,12 @@ class Neighbour:
 
     @property
     def person(self) -> str:
-        """Who it is."""
+        """The person's name: the folders of the photo's name."""
         return self.name.rpartition("/")[0] or self.name
 
 
 class FaceIndex:
-    """Known faces, searched by the cosine between embeddings.
+    """Index of known faces, searched by the cosine between embeddings.
 
     Args:
         names: Of the photos, ``person/photo``.
@@ -86,11 +86,11 @@ class FaceIndex:
         self.names, self.embeddings = tuple(names), np.ascontiguousarray(embeddings, np.float32)
 
     def __len__(self) -> int:
-        """How many photos are known."""
+        """Return the number of known photos."""
         return len(self.names)
 
     def find(self, embedding: npt.NDArray[np.float32], count: int = 5) -> list[Neighbour]:
-        """The nearest people, the best photo of each, the nearest first.
+        """Return the nearest people, the best photo of each, nearest first.
 
         Raises:
             UsageError: the embedding comes from another network.
@@ -100,16 +100,16 @@ class FaceIndex:
                 f"face index: embeddings of {self.embeddings.shape[1]} values, found {embedding.shape}: made by another network?"
             )
         cosines = self.embeddings @ embedding
-        found: dict[str, Neighbour] = {}
-        for place in np.argsort(-cosines, kind="stable"):
-            each = Neighbour(self.names[place], float(cosines[place]))
-            found.setdefault(each.person, each)
-            if len(found) == count:
+        neighbours: dict[str, Neighbour] = {}
+        for row in np.argsort(-cosines, kind="stable"):
+            neighbour = Neighbour(self.names[row], float(cosines[row]))
+            neighbours.setdefault(neighbour.person, neighbour)
+            if len(neighbours) == count:
                 break
-        return list(found.values())
+        return list(neighbours.values())
 
     def save(self, path: str | Path) -> None:
-        """Write names and embeddings into an .npz file, whole or not at all."""
+        """Write names and embeddings into an .npz file, atomically."""
         data = io.BytesIO()
         text = np.frombuffer("\n".join(self.names).encode(), np.uint8)
         np.savez(data, names=text, embeddings=self.embeddings)
@@ -117,7 +117,7 @@ class FaceIndex:
 
     @classmethod
     def load(cls, path: str | Path) -> FaceIndex:
-        """Read what `save` wrote.
+        """Read an index that `save` wrote.
 
         Raises:
             FormatError: it is another file.

@@ -1,4 +1,4 @@
-"""A model's facts for a detector: input size, and its region and yolo layers."""
+"""Read the input size and the region and yolo layers of a detector from its model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TYPES = ("region", "yolo")
 
 
 def read_heads(model: onnx.ModelProto) -> tuple[Head, ...]:
-    """Find the region and yolo layers that a model's outputs come from.
+    """Return the region and yolo layers that write a model's outputs.
 
     They stand in the metadata that darknet2caffe writes (``darknet.net``), or as plugin nodes in the graph.
 
@@ -31,14 +31,14 @@ def read_heads(model: onnx.ModelProto) -> tuple[Head, ...]:
         ModelError: there is none, or one uses what cannot be decoded (a class tree, masks).
     """
     outputs = [value.name for value in model.graph.output]
-    found = [entry for entry in _entries(model) if entry["type"] in _TYPES]
-    if not found:
-        found = [
+    entries = [entry for entry in _metadata_entries(model) if entry["type"] in _TYPES]
+    if not entries:
+        entries = [
             {"output": node.output[0], "type": node.op_type.lower(), **node_attributes(node)}
             for node in model.graph.node
             if node.op_type.lower() in _TYPES and node.domain and node.output[0] in outputs
         ]
-    heads = tuple(_head(entry) for entry in found if entry["output"] in outputs)
+    heads = tuple(_parse_head(entry) for entry in entries if entry["output"] in outputs)
     if not heads:
         raise ModelError(
             f"model {model.graph.name!r}: no output comes from a region or yolo layer (outputs: {', '.join(outputs) or 'none'}), "
@@ -56,7 +56,7 @@ def read_heads(model: onnx.ModelProto) -> tuple[Head, ...]:
 
 
 def read_input_size(model: onnx.ModelProto) -> tuple[int, int] | None:
-    """(width, height) of the network's input as its metadata says; None where it does not."""
+    """Return (width, height) of the network's input from its metadata; None if it is not there."""
     net = _metadata(model)
     if not {"width", "height"} <= net.keys():
         return None
@@ -69,7 +69,7 @@ def read_input_size(model: onnx.ModelProto) -> tuple[int, int] | None:
 
 
 def read_size(engine: Engine) -> tuple[int, int]:
-    """(width, height) of the engine's input, which is one batch of RGB images."""
+    """Return (width, height) of the engine's input, which must be one batch of RGB images."""
     if len(engine.inputs) != 1:
         raise BindingError(f"Yolov2: expected an engine with one input, found {[desc.name for desc in engine.inputs]}.")
     desc = engine.inputs[0]
@@ -95,21 +95,21 @@ def _metadata(model: onnx.ModelProto) -> dict[str, Any]:
     return {}
 
 
-def _entries(model: onnx.ModelProto) -> list[dict[str, Any]]:
-    """The heads that the metadata name."""
+def _metadata_entries(model: onnx.ModelProto) -> list[dict[str, Any]]:
+    """Return the entries of the heads in the metadata."""
     entries = _metadata(model).get("heads", [])
-    good = isinstance(entries, list) and all(
+    is_valid = isinstance(entries, list) and all(
         isinstance(entry, dict) and isinstance(entry.get("type"), str) and isinstance(entry.get("output"), str)
         for entry in entries
     )
-    if not good:
+    if not is_valid:
         raise ModelError(
             f"model {model.graph.name[:80]!r}: its metadata {_METADATA!r} names heads without output and type: {shorten(entries)}."
         )
     return list(entries)
 
 
-def _head(entry: Mapping[str, Any]) -> Head:
+def _parse_head(entry: Mapping[str, Any]) -> Head:
     where = f"head {shorten(entry['output'])} ({entry['type']})"
     if entry.get("tree"):
         raise ModelError(

@@ -1,4 +1,4 @@
-"""A network that takes images, run in batches."""
+"""Run a network on images in batches."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class ImageNetwork:
         self._context = engine.create_context()
 
     def __call__(self, images: Iterable[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:
-        """The output for each image, flat: (N, values). Images are taken one after the other, a batch at a time.
+        """Return the flat output of each image, (N, values). Images are read a batch at a time.
 
         Args:
             images: (H, W, 3) uint8, RGB; other sizes are stretched to `size`.
         """
         rows = []
         for arrays, count in image_batches(images, self._inputs, self._form, self._batch):
-            found = np.asarray(self._context.run(arrays)[self._output], np.float32)
-            rows.append(found.reshape(len(found), -1)[:count].copy())
+            outputs = np.asarray(self._context.run(arrays)[self._output], np.float32)
+            rows.append(outputs.reshape(len(outputs), -1)[:count].copy())
         return np.concatenate(rows) if rows else np.zeros((0, 0), np.float32)
 
     def close(self) -> None:
-        """Free the context."""
+        """Release the context."""
         self._context.close()

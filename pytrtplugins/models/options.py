@@ -27,7 +27,7 @@ _PRECISIONS = {
 
 @dataclass(frozen=True)
 class Options:
-    """What a user asked a sample for; every file that is read exists.
+    """Parsed options of a sample; the existence of every input file is checked.
 
     Fields:
         sources: Images and videos.
@@ -71,38 +71,38 @@ def parse_options(description: str, model: str | Path, arguments: Sequence[str] 
         ImageError: an image is missing.
         UsageError: a file or folder is missing, or INT8 or FP8 is asked for and there is nothing to take its scales from.
     """
-    given = _parser(description).parse_args(arguments)
-    download_of = vars(given).pop("download")
-    if given.json:
-        check_target(given.json, "--save-json")
-    given.sources = Sources(vars(given).pop("images"), folders=[Path(model).parents[1]])
-    given.output = given.output or _output_for(given.sources)
-    plan_targets(given.output, given.sources.found)
-    if download_of:
-        if given.cfg or given.weights:
+    options = _parser(description).parse_args(arguments)
+    download_name = vars(options).pop("download")
+    if options.json:
+        check_target(options.json, "--save-json")
+    options.sources = Sources(vars(options).pop("images"), folders=[Path(model).parents[1]])
+    options.output = options.output or _default_output(options.sources)
+    plan_targets(options.output, options.sources.found)
+    if download_name:
+        if options.cfg or options.weights:
             raise UsageError("--download brings the cfg and the weights: leave out --cfg and --weights.")
-        files = download(download_of)
-        given.cfg, given.weights, given.names = files.cfg, files.weights, given.names or files.names
-    given.cfg = given.cfg or Path(f"{model}.cfg")
-    given.weights = given.weights or given.cfg.with_suffix(".weights")
-    beside = given.cfg.with_suffix(".names")
-    given.names = given.names or (beside if beside.is_file() else None)
-    for option, path in (("--cfg", given.cfg), ("--weights", given.weights)):
+        files = download(download_name)
+        options.cfg, options.weights, options.names = files.cfg, files.weights, options.names or files.names
+    options.cfg = options.cfg or Path(f"{model}.cfg")
+    options.weights = options.weights or options.cfg.with_suffix(".weights")
+    names_file = options.cfg.with_suffix(".names")
+    options.names = options.names or (names_file if names_file.is_file() else None)
+    for option, path in (("--cfg", options.cfg), ("--weights", options.weights)):
         if not path.is_file():
             raise UsageError(f"{option} {path}: no such file. Looked for: {path.absolute()}", path=path)
-    given.cache = given.cache or given.cfg.with_suffix(".cache")
-    if given.precision in CODES and not given.calibration and not given.cache.is_file():
+    options.cache = options.cache or options.cfg.with_suffix(".cache")
+    if options.precision in CODES and not options.calibration and not options.cache.is_file():
         raise UsageError(
-            f"--{given.precision} needs the scale of each tensor: there is no calibration cache {given.cache}, and no images to make "
+            f"--{options.precision} needs the scale of each tensor: there is no calibration cache {options.cache}, and no images to make "
             "one from.\n"
             "Do: add --calibration DIR with a few hundred images like those that the network will see, or --cache FILE",
-            cache=given.cache,
+            cache=options.cache,
         )
-    return Options(**vars(given))
+    return Options(**vars(options))
 
 
-def _output_for(sources: Sources) -> Path:
-    """Where results go if the user does not say: a folder, where there are images and videos."""
+def _default_output(sources: Sources) -> Path:
+    """Return the default output: a file, or a folder if there are images and videos."""
     kinds = {source.kind == "image" for source in sources.found}
     return Path("predictions" if len(kinds) > 1 else "predictions.png" if True in kinds else "predictions.mp4")
 

@@ -55,21 +55,21 @@ class Published:
 
 @functools.cache
 def published_models() -> dict[str, Published]:
-    """The models by their names, from the list in this package."""
-    found = json.loads(Path(__file__).with_name("registry.json").read_text(encoding="utf-8"))
+    """Return name → model of all published models, from the list in this package."""
+    registry = json.loads(Path(__file__).with_name("registry.json").read_text(encoding="utf-8"))
     return {
         name: Published(name, **{**facts, "files": tuple(PublishedFile(**file) for file in facts["files"])})
-        for name, facts in found.items()
+        for name, facts in registry.items()
     }
 
 
 def find_model(name: str, folder: str | Path | None = None) -> Path | None:
-    """The file of a model that was fetched before, by default to the user's cache; None where a file of it is not there.
+    """Return the file of a downloaded model, by default in the user's cache; None if one of its files is missing.
 
     Raises:
         UsageError: no model has this name.
     """
-    model, target = _known(name), user_cache() / "models" if folder is None else Path(folder)
+    model, target = _published_model(name), user_cache() / "models" if folder is None else Path(folder)
     paths = [target / file.name for file in model.files]
     return paths[0] if all(path.is_file() for path in paths) else None
 
@@ -77,7 +77,7 @@ def find_model(name: str, folder: str | Path | None = None) -> Path | None:
 def fetch_model(
     name: str, folder: str | Path | None = None, *, url: str | None = None, progress: bool = True
 ) -> tuple[Path, ...]:
-    """Fetch the files of a published model that are not there yet; each is checked by its size and digest before it gets its name.
+    """Download the missing files of a published model; each is checked by size and digest before it gets its name.
 
     Args:
         name: The model's.
@@ -93,7 +93,7 @@ def fetch_model(
         DownloadError: no release has it yet, a file cannot be fetched, or the folder cannot be made.
         FormatError: what came is another file.
     """
-    model = _known(name)
+    model = _published_model(name)
     base = url or os.environ.get(URL) or model.url
     if base is None:
         raise DownloadError(
@@ -109,7 +109,7 @@ def fetch_model(
     return paths
 
 
-def _known(name: str) -> Published:
+def _published_model(name: str) -> Published:
     if name not in published_models():
         raise UsageError(
             f"model {name!r}: this project publishes no model with this name. It has: {', '.join(published_models())}."

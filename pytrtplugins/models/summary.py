@@ -15,11 +15,11 @@ __all__ = ["Summary"]
 
 
 class Summary:
-    """Images, detections and times of a run, from when it is made.
+    """Counts of images and detections, and times of a run, from the creation of the object.
 
     Attributes:
-        images: How many there were.
-        detections: What was found on all of them.
+        images: Number of images.
+        detections: Number of detections on all images.
 
     Example:
         >>> str(Summary())
@@ -31,18 +31,18 @@ class Summary:
         self._times, self._started = array("d"), time.perf_counter()
 
     def add(self, found: Detections, timings: Timings) -> None:
-        """Count an image, whose run took so long."""
+        """Add an image with its detections and times."""
         self.images += 1
         self.detections += len(found)
         self._times.append(timings.total_ms)
 
     def __str__(self) -> str:
-        """Images, detections, images a second from files to results, and the time of a run of the detector."""
+        """Return images, detections, images a second from files to results, and the times of a run, as text."""
         if not self.images:
             return "no images"
         seconds = time.perf_counter() - self._started
-        median, late = np.percentile(self._times, [50, 99])
+        median, p99 = np.percentile(self._times, [50, 99])
         return (
             f"{count_text(self.images, 'image')}, {count_text(self.detections, 'detection')}: "
-            f"{self.images / seconds:.1f} images/s; a run: median {median:.1f} ms, p99 {late:.1f} ms"
+            f"{self.images / seconds:.1f} images/s; a run: median {median:.1f} ms, p99 {p99:.1f} ms"
         )

@@ -1,4 +1,4 @@
-"""YOLOv2 and its relatives: an engine's outputs → boxes on an image."""
+"""Detector for YOLOv2 and related networks: from images to detections."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SCORE, _IOU = 0.5, 0.45  # thresholds where neither the user nor the model says
 
 
 class Yolov2(NotCopyable):
-    """Find objects on images with a YOLOv2, or any network whose outputs are darknet's region or yolo layers.
+    """Detector for YOLOv2 and any network whose outputs are darknet's region or yolo layers.
 
     Anchors, classes and input size are read from the engine's model. One object serves one thread; objects made from
     one engine share its weights.
@@ -86,14 +86,14 @@ class Yolov2(NotCopyable):
         batch: int | None = None,
     ) -> None:
         model = engine.model_without_weights
-        heads, said = read_heads(model), read_description(model)
-        mode = mode or said.mode or "letterbox"
+        heads, description = read_heads(model), read_description(model)
+        mode = mode or description.mode or "letterbox"
         if mode not in MODES:
             raise UsageError(f"Yolov2: mode: expected one of {', '.join(MODES)}, found {mode!r}.", mode=mode)
         self.engine = engine
-        self.names = read_names(said.names if names is None else names, heads[0].classes)
-        self.score_threshold = _SCORE if said.score_threshold is None else said.score_threshold
-        self.iou_threshold = _IOU if said.iou_threshold is None else said.iou_threshold
+        self.names = read_names(description.names if names is None else names, heads[0].classes)
+        self.score_threshold = _SCORE if description.score_threshold is None else description.score_threshold
+        self.iou_threshold = _IOU if description.iou_threshold is None else description.iou_threshold
         self.context = engine.create_detection_context(heads, read_size(engine), mode, max_detections, batch)
         self.batch = min(batch or self.context.batch, self.context.batch)
         if batch and batch > self.context.batch:
@@ -105,10 +105,10 @@ class Yolov2(NotCopyable):
             )
         self.timings = Timings()
         self._decoder: ImageDecoder | None = None
-        self._beside = deque[DetectionContext]()
+        self._async_contexts = deque[DetectionContext]()
 
     def another(self, max_detections: int) -> Yolov2:
-        """Make a detector of the same engine that differs in the largest number of boxes of an image."""
+        """Return a detector of the same engine with another maximum number of boxes per image."""
         return Yolov2(
             self.engine,
             self.names,
@@ -148,7 +148,7 @@ class Yolov2(NotCopyable):
         score_threshold: float | None = None,
         iou_threshold: float | None = None,
     ) -> Detections | list[Detections]:
-        """Find objects.
+        """Detect objects on an image or a list of images.
 
         Args:
             source: Path of an image, or a uint8 array (H, W, 3) in RGB; or a list of them.
@@ -174,7 +174,7 @@ class Yolov2(NotCopyable):
         score_threshold: float | None = None,
         iou_threshold: float | None = None,
     ) -> Future[list[Detections]]:
-        """Queue a run on a few images, such as while the boxes of others are looked at.
+        """Queue a run on a batch of images, and return a future.
 
         On a GPU two runs are on their way at a time; a third call first waits for the oldest. ``timings`` are not set.
 
@@ -191,13 +191,13 @@ class Yolov2(NotCopyable):
             Exception: as for a call, here or from the future.
         """
         score_threshold, iou_threshold = self._thresholds(score_threshold, iou_threshold)
-        if not self._beside:
-            self._beside.extend(self.context.another() for _ in range(self.context.side_by_side))
-        self._beside.rotate()
-        context = self._beside[0]
+        if not self._async_contexts:
+            self._async_contexts.extend(self.context.another() for _ in range(self.context.side_by_side))
+        self._async_contexts.rotate()
+        context = self._async_contexts[0]
         queued = context.detect_async(images, score_threshold=score_threshold, iou_threshold=iou_threshold)
         sources = [None if isinstance(image, DeviceImage) else image for image in images]
-        return RunFuture(lambda: self._named(queued.result(), sources, context.timings)[0])
+        return RunFuture(lambda: self._make_detections(queued.result(), sources, context.timings)[0])
 
     def stream(
         self,
@@ -209,7 +209,7 @@ class Yolov2(NotCopyable):
         track: bool = False,
         decode: Decoder = "cpu",
     ) -> Iterator[tuple[Item, Detections]]:
-        """Find objects on many images, so that reading files, copies and the network overlap.
+        """Detect objects on many images, with overlapping file reads, copies and runs of the network.
 
         Images are read in threads ahead of the network, and looked at in batches; on a GPU two are on their way at a time. Only a
         few batches of images are in memory, however many there are.
@@ -235,7 +235,7 @@ class Yolov2(NotCopyable):
         """
         score_threshold, iou_threshold = self._thresholds(score_threshold, iou_threshold)
         tracker = Tracker(score_threshold) if track else None
-        lowest = tracker.lowest if tracker else score_threshold
+        lowest_score = tracker.lowest if tracker else score_threshold
 
         def read(item: Item) -> tuple[Item, ImageSource | None, Pixels, float]:
             if isinstance(item, Frame):
@@ -245,32 +245,35 @@ class Yolov2(NotCopyable):
             source = cast(ImageSource, item) if image is None else image(item)
             pixels = _read(source, self.context.memory)
             # an array that `image` made is not kept: who keeps all results would keep all images
-            kept = source if image is None or isinstance(source, (str, Path)) else None
-            return item, kept, pixels, 1000 * (time.perf_counter() - start)
+            kept_source = source if image is None or isinstance(source, (str, Path)) else None
+            return item, kept_source, pixels, 1000 * (time.perf_counter() - start)
 
         def start(context: DetectionContext, chunk: _Chunk[Item]) -> Future[list[Boxes]]:
             images = [image for _, _, image, _ in chunk]
-            return context.detect_async(images, score_threshold=lowest, iou_threshold=iou_threshold)
+            return context.detect_async(images, score_threshold=lowest_score, iou_threshold=iou_threshold)
 
         def finish(
             context: DetectionContext, chunk: _Chunk[Item], boxes: list[Boxes]
         ) -> tuple[list[Item], list[Detections], Timings]:
-            found, spent = self._named(boxes, [source for _, source, _, _ in chunk], context.timings)
-            return [item for item, *_ in chunk], found, spent + Timings(sum(reading for *_, reading in chunk))
+            detections, timings = self._make_detections(boxes, [source for _, source, _, _ in chunk], context.timings)
+            return [item for item, *_ in chunk], detections, timings + Timings(sum(reading for *_, reading in chunk))
 
         contexts = (self.context.another() for _ in range(self.context.side_by_side))
-        ahead = self._read_ahead(read, items, image is None, self._decoder_for(decode, items))
-        chunks = _chunks(ahead, self.batch)
-        for done, found, spent in map_async(start, chunks, contexts=contexts, finish=finish):
-            self.timings = spent
-            for item, each in zip(done, found, strict=True):
-                yield item, tracker.update(each, item if isinstance(item, Frame) else None) if tracker else each
+        read_items = self._read_ahead(read, items, image is None, self._decoder_for(decode, items))
+        chunks = _chunks(read_items, self.batch)
+        for finished_items, detections_of_items, timings in map_async(start, chunks, contexts=contexts, finish=finish):
+            self.timings = timings
+            for item, detections in zip(finished_items, detections_of_items, strict=True):
+                yield (
+                    item,
+                    tracker.update(detections, item if isinstance(item, Frame) else None) if tracker else detections,
+                )
 
     def _decoder_for(self, decode: Decoder, items: Iterable[Item]) -> ImageDecoder | None:
-        """The device's decoder, if that is asked for: the same one each time, since it keeps memory."""
+        """Return the device's decoder for ``decode="gpu"``, always the same one, since it caches memory; None for ``"cpu"``."""
         if decode not in get_args(Decoder):
-            known = ", ".join(get_args(Decoder))
-            raise UsageError(f"stream: decode: expected one of {known}, found {decode!r}.", decode=decode)
+            decoders_text = ", ".join(get_args(Decoder))
+            raise UsageError(f"stream: decode: expected one of {decoders_text}, found {decode!r}.", decode=decode)
         if decode == "cpu":
             return None
         if not isinstance(items, Sources):
@@ -288,7 +291,7 @@ class Yolov2(NotCopyable):
         plain: bool,
         decoder: ImageDecoder | None,
     ) -> Iterator[tuple[Item, ImageSource | None, Pixels, float]]:
-        """What `read` gives of the items, which is called in threads for those that must be decoded."""
+        """Yield `read` of each item, ahead of the caller; in threads for items that must be decoded."""
         if isinstance(items, Sources):  # they decode ahead themselves
             with closing(items.frames(2 * self.batch, self.context.memory, decoder)) as frames:
                 yield from map(read, cast(Iterable[Item], frames))
@@ -303,17 +306,17 @@ class Yolov2(NotCopyable):
         )
 
     def _thresholds(self, score: float | None, iou: float | None) -> tuple[float, float]:
-        """What is given, else the detector's."""
+        """Return the thresholds, or the detector's own for None."""
         return self.score_threshold if score is None else score, self.iou_threshold if iou is None else iou
 
     def warm_up(self) -> None:
-        """Run once on grey: libraries are loaded and buffers made, so that the next call's timings are those of later ones."""
+        """Run once on a grey image, to load libraries and allocate buffers before the first timed call."""
         self._detect([np.full((2, 2, 3), 128, np.uint8)], 1.0, 1.0)
 
     def close(self) -> None:
         """Release the engine's context; the detector cannot be used afterwards."""
         self._decoder = None
-        for context in (*self._beside, self.context):
+        for context in (*self._async_contexts, self.context):
             context.close()
 
     def __enter__(self) -> Yolov2:
@@ -327,25 +330,28 @@ class Yolov2(NotCopyable):
         return f"Yolov2({self.engine.name}, {self.engine.precision}, {width}x{height}, {len(self.names)} classes)"
 
     def _detect(self, sources: Sequence[ImageSource], score_threshold: float, iou_threshold: float) -> list[Detections]:
-        found: list[Detections] = []
+        detections: list[Detections] = []
         self.timings = Timings()
         for chunk in _chunks(sources, self.batch):
             start = time.perf_counter()
             images = [_read(source) for source in chunk]
             reading = 1000 * (time.perf_counter() - start)
             boxes = self.context.detect(images, score_threshold=score_threshold, iou_threshold=iou_threshold)
-            more, spent = self._named(boxes, chunk, self.context.timings)
-            found += more
-            self.timings += spent + Timings(reading)
-        return found
+            batch_detections, timings = self._make_detections(boxes, chunk, self.context.timings)
+            detections += batch_detections
+            self.timings += timings + Timings(reading)
+        return detections
 
-    def _named(
-        self, boxes: Sequence[Boxes], sources: Sequence[ImageSource | None], spent: Timings
+    def _make_detections(
+        self, boxes: Sequence[Boxes], sources: Sequence[ImageSource | None], timings: Timings
     ) -> tuple[list[Detections], Timings]:
-        """Detections of a run, and what it took with making them."""
+        """Return the detections of a run, and its timings including this conversion."""
         start = time.perf_counter()
-        found = [Detections(self._detections(each), source) for each, source in zip(boxes, sources, strict=True)]
-        return found, spent + Timings(postprocess_ms=1000 * (time.perf_counter() - start))
+        detections = [
+            Detections(self._detections(image_boxes), source)
+            for image_boxes, source in zip(boxes, sources, strict=True)
+        ]
+        return detections, timings + Timings(postprocess_ms=1000 * (time.perf_counter() - start))
 
     def _detections(self, boxes: Boxes) -> list[Detection]:
         if not len(boxes.scores):
@@ -358,7 +364,7 @@ class Yolov2(NotCopyable):
 
 
 def read_names(names: str | Path | Iterable[str] | None, classes: int) -> tuple[str, ...]:
-    """Class names from a file with one a line, from a list, or made up; checked against the number of classes.
+    """Read class names from a file with one a line or a list, or generate them; their number is checked.
 
     Raises:
         UsageError: the file cannot be read, or the number does not fit.
@@ -383,9 +389,9 @@ def _read(source: ImageSource, memory: Memory = empty) -> Image:
 
 
 def _chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Lists of ``size`` items; what was taken before an error is given before it is raised."""
+    """Yield lists of ``size`` items; items read before an error are yielded before it is raised."""
     chunk: list[Item] = []
-    failed: Exception | None = None
+    read_error: Exception | None = None
     try:
         for item in items:
             chunk.append(item)
@@ -393,8 +399,8 @@ def _chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
                 yield chunk
                 chunk = []
     except Exception as error:
-        failed = error
+        read_error = error
     if chunk:
         yield chunk
-    if failed:
-        raise failed
+    if read_error:
+        raise read_error

@@ -64,44 +64,44 @@ class Attributes:
                 "Do: remove it from the symbol.json if it has no effect",
             )
 
-    def whole(self, name: str, default: int | None = None, *, least: int = 0, most: int = LARGEST) -> int:
-        """A whole number."""
+    def integer(self, name: str, default: int | None = None, *, least: int = 0, most: int = LARGEST) -> int:
+        """Read an integer attribute."""
         text = self._text(name, None if default is None else str(default))
         if not _WHOLE.fullmatch(text) or not least <= int(text.rstrip("L")) <= most:
-            raise self._refused(name, text, f"a whole number of {least:,} to {most:,}")
+            raise self._value_error(name, text, f"a whole number of {least:,} to {most:,}")
         return int(text.rstrip("L"))
 
     def real(self, name: str, default: float | None = None) -> float:
-        """A number that fits into float32."""
+        """Read an attribute that is a number in float32's range."""
         text = self._text(name, None if default is None else str(default))
         try:
             number = float(text)
         except ValueError:
             number = math.nan
         if not abs(number) < 3.4e38:
-            raise self._refused(name, text, "a number that float32 can hold")
+            raise self._value_error(name, text, "a number that float32 can hold")
         return number
 
-    def truth(self, name: str, default: bool) -> bool:
-        """True or False."""
+    def boolean(self, name: str, default: bool) -> bool:
+        """Read a bool attribute."""
         text = self._text(name, str(default))
         if text not in _TRUTH:
-            raise self._refused(name, text, "True or False")
+            raise self._value_error(name, text, "True or False")
         return _TRUTH[text]
 
     def word(self, name: str, words: Sequence[str], default: str | None = None) -> str:
-        """One of the allowed words; ``None`` is the default."""
+        """Read an attribute that is one of some words; ``None`` means the default."""
         text = self._text(name, default)
         if text == "None" and default is not None:
             return default
         if text not in words:
-            raise self._refused(name, text, " or ".join(words))
+            raise self._value_error(name, text, " or ".join(words))
         return text
 
     def dims(
         self, name: str, default: tuple[int, ...] | None = None, *, rank: int | None = None, least: int = 0
     ) -> tuple[int, ...]:
-        """Whole numbers in brackets; empty brackets and ``None`` are the default."""
+        """Read a tuple of integers in brackets; empty brackets and ``None`` mean the default."""
         text = self._text(name, None if default is None else str(default))
         match = _TUPLE.fullmatch(text)
         parts = [part.strip() for part in match[1].split(",")] if match else [text]
@@ -110,11 +110,11 @@ class Attributes:
         if default is not None and (text == "None" or parts == [""]):
             return default
         if not all(_WHOLE.fullmatch(part) for part in parts):
-            raise self._refused(name, text, "whole numbers in brackets")
+            raise self._value_error(name, text, "whole numbers in brackets")
         numbers = tuple(int(part.rstrip("L")) for part in parts)
         if any(not least <= number <= LARGEST for number in numbers) or (rank is not None and len(numbers) != rank):
             count = "" if rank is None else f"{rank} "
-            raise self._refused(name, text, f"{count}whole numbers of {least:,} to {LARGEST:,} in brackets")
+            raise self._value_error(name, text, f"{count}whole numbers of {least:,} to {LARGEST:,} in brackets")
         return numbers
 
     def _text(self, name: str, default: str | None) -> str:
@@ -123,5 +123,5 @@ class Attributes:
             raise self.node.error(f"it lacks the attribute {name!r}")
         return text.strip()
 
-    def _refused(self, name: str, text: str, expected: str) -> Exception:
+    def _value_error(self, name: str, text: str, expected: str) -> Exception:
         return self.node.error(f"the attribute {name!r} is {shorten(text)}; expected {expected}")

@@ -112,7 +112,7 @@ def from_mxnet(
     """
     network, arrays = read_symbol(symbol), read_params(params)
     if not allow_extra:
-        _refuse_extra(network, arrays, Path(params))
+        _check_extra_arrays(network, arrays, Path(params))
     needed = _reachable_nodes(network)
     nodes = [network.nodes[number] for number in sorted(needed)]
     graph = OnnxGraph(
@@ -133,7 +133,7 @@ def from_mxnet(
         raise UsageError(
             f"{next(iter(remaining_shapes))!r} is no input of {symbol}.\nInputs: {input_names}", path=Path(symbol)
         )
-    return _with_outputs(graph, network, tensors)
+    return _add_outputs(graph, network, tensors)
 
 
 def _convert_operator(
@@ -174,32 +174,34 @@ def _convert_operator(
 
 
 def _reachable_nodes(network: Symbol) -> set[int]:
-    """Indices of the nodes that lead to an output."""
-    waiting = [number for number, _ in network.heads]
+    """Return the indices of the nodes that lead to an output."""
+    pending = [number for number, _ in network.heads]
     numbers: set[int] = set()
-    while waiting:
-        number = waiting.pop()
+    while pending:
+        number = pending.pop()
         if number not in numbers:
             numbers.add(number)
             node = network.nodes[number]
             entries = node.inputs[:1] if node.op in _LABELLED else node.inputs
-            waiting += (source for source, _ in entries)
+            pending += (source for source, _ in entries)
     return numbers
 
 
 def _readers(network: Symbol, needed: Iterable[int]) -> dict[str, list[Node]]:
-    """Node name → the nodes that read it as data: as first input, or as any input of a sum or concatenation."""
+    """Return node name → the nodes that read it as data: as first input, or as any input of a sum or concatenation."""
     readers: dict[str, list[Node]] = {}
     for number in sorted(needed):
         node = network.nodes[number]
-        several = node.op.lower().startswith(("elemwise", "broadcast", "concat", "_plus", "_minus", "_mul", "_div"))
-        for source, _ in node.inputs if several else node.inputs[:1]:
+        reads_all_as_data = node.op.lower().startswith(
+            ("elemwise", "broadcast", "concat", "_plus", "_minus", "_mul", "_div")
+        )
+        for source, _ in node.inputs if reads_all_as_data else node.inputs[:1]:
             readers.setdefault(network.nodes[source].name, []).append(node)
     return readers
 
 
 def _is_data(node: Node, readers: Mapping[str, list[Node]], network: Symbol) -> bool:
-    """Whether a variable without a parameter is a network input: a node reads it as data, or it is an output."""
+    """Return whether a variable without a parameter is a network input: a node reads it as data, or it is an output."""
     return node.name in readers or any(network.nodes[number] is node for number, _ in network.heads)
 
 
@@ -210,28 +212,30 @@ def _input_dims(
     readers: Mapping[str, list[Node]],
     arrays: Mapping[str, FloatArray],
 ) -> Dims:
-    """The dims of an input without the batch."""
+    """Return the dims of a network input without the batch."""
     if shape is not None:
         if any(type(size) is not int or not 1 <= size <= LARGEST for size in shape):
             raise UsageError(f"the shape of {node.name!r} is {list(shape)}; expected numbers of 1 to {LARGEST:,}")
         return tuple(shape)
-    declared = Attributes(Node(node.path, node.op, node.name, {"shape": node.attributes.get("__shape__", "None")}, ()))
-    dims = declared.dims("shape", ())
+    attributes = Attributes(
+        Node(node.path, node.op, node.name, {"shape": node.attributes.get("__shape__", "None")}, ())
+    )
+    dims = attributes.dims("shape", ())
     if len(dims) > 1 and all(dims[1:]):
         return dims[1:]
-    waiting, seen = [node.name], {node.name}
-    for name in waiting:
+    names_to_follow, seen = [node.name], {node.name}
+    for name in names_to_follow:
         for reader in readers.get(name, ()):
             weight = network.nodes[reader.inputs[1][0]].name if len(reader.inputs) > 1 else ""
             array = arrays.get(weight)
             if array is not None and reader.op.startswith("Convolution") and array.ndim > 2:
-                group = Attributes(reader).whole("num_group", 1, least=1)
+                group = Attributes(reader).integer("num_group", 1, least=1)
                 return array.shape[1] * group, *(None,) * (array.ndim - 2)
             if array is not None and reader.op == "FullyConnected" and array.ndim == 2:
                 return (array.shape[1],)
             if reader.op in _KEEP_CHANNELS and reader.name not in seen:
                 seen.add(reader.name)
-                waiting.append(reader.name)
+                names_to_follow.append(reader.name)
     raise node.error(
         "nothing says which dims this input has",
         f"Do: pytrt import mxnet SYMBOL PARAMS -o OUT.onnx --shape {node.name[:100]}=3x112x112",
@@ -239,24 +243,24 @@ def _input_dims(
 
 
 def _name_free_dims(dims: Dims) -> list[int | str]:
-    """The dims of an input, with names for the free ones, which are those of the last axes."""
-    names = _AXES[len(_AXES) - min(len(dims) - 1, len(_AXES)) :]
-    places = ["", *(f"axis{number}" for number in range(len(dims) - 1 - len(names))), *names]
-    return [place if size is None else size for place, size in zip(places, dims, strict=False)]
+    """Return an input's dims with names for the free ones, by their position from the last axis."""
+    last_axis_names = _AXES[len(_AXES) - min(len(dims) - 1, len(_AXES)) :]
+    axis_names = ["", *(f"axis{number}" for number in range(len(dims) - 1 - len(last_axis_names))), *last_axis_names]
+    return [axis_name if size is None else size for axis_name, size in zip(axis_names, dims, strict=False)]
 
 
 # -- checks and the end ----------------------------------------------------------------------------------------------------
 
 
-def _refuse_extra(network: Symbol, arrays: Mapping[str, FloatArray], path: Path) -> None:
+def _check_extra_arrays(network: Symbol, arrays: Mapping[str, FloatArray], path: Path) -> None:
     names = {node.name for node in network.nodes}
-    implied = {f"{node.name}_moving_{kind}" for node in network.nodes for kind in ("mean", "var") if node.inputs}
-    extra = [name for name in arrays if name not in names | implied]
+    implied_names = {f"{node.name}_moving_{kind}" for node in network.nodes for kind in ("mean", "var") if node.inputs}
+    extra = [name for name in arrays if name not in names | implied_names]
     if extra:
-        shown = ", ".join(repr(name[:100]) for name in extra[:_SHOWN])
-        more = f" (and {len(extra) - _SHOWN:,} more)" if len(extra) > _SHOWN else ""
+        first_names = ", ".join(repr(name[:100]) for name in extra[:_SHOWN])
+        remaining_text = f" (and {len(extra) - _SHOWN:,} more)" if len(extra) > _SHOWN else ""
         raise ModelError(
-            f"{path}: {len(extra):,} of {len(arrays):,} arrays have no parameter in {network.path}: {shown}{more}.\n"
+            f"{path}: {len(extra):,} of {len(arrays):,} arrays have no parameter in {network.path}: {first_names}{remaining_text}.\n"
             "Causes: (1) the two files belong to different networks; (2) the symbol was cut, and the parameters were not.\n"
             "Do: name the .params file that was saved with this symbol.json, or leave these arrays out with --allow-extra",
             path=path,
@@ -264,8 +268,8 @@ def _refuse_extra(network: Symbol, arrays: Mapping[str, FloatArray], path: Path)
         )
 
 
-def _with_outputs(graph: OnnxGraph, network: Symbol, tensors: Mapping[str, Tensor]) -> onnx.ModelProto:
-    """The model with its outputs."""
+def _add_outputs(graph: OnnxGraph, network: Symbol, tensors: Mapping[str, Tensor]) -> onnx.ModelProto:
+    """Add the outputs to the model, check it, and return it."""
     written = {name for node in graph.model.graph.node for name in node.output}
     for number, output in dict.fromkeys(network.heads):
         node = network.nodes[number]

@@ -51,21 +51,21 @@ class OnnxGraph:
         self._constants: dict[tuple[str, tuple[int, ...], bool], str] = {}
 
     def node(self, op: str, inputs: Sequence[str], output: str, **attributes: Any) -> None:
-        """Write an operator; it has its output's name."""
+        """Write an operator, named after its output."""
         self.model.graph.node.append(self.onnx.helper.make_node(op, inputs, [output], name=output, **attributes))
 
     def constant(self, name: str, array: Any, *, changed: bool = False) -> str:
         """Write an initializer once; ``changed``: its values are not those of the parameter of this name."""
         key = (name, array.shape, changed)
         if key not in self._constants:
-            first = not changed and not any(held == name for held, _, _ in self._constants)
+            first = not changed and not any(stored == name for stored, _, _ in self._constants)
             self._constants[key] = unique = name if first else unused_name(name, self.taken)
             tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), unique)
             self.model.graph.initializer.append(tensor)
         return self._constants[key]
 
     def info(self, name: str, dims: Sequence[int | str | None]) -> onnx.ValueInfoProto:
-        """The description of an input or output."""
+        """Return the `ValueInfoProto` of an input or output."""
         return self.onnx.helper.make_tensor_value_info(name, self.onnx.TensorProto.FLOAT, dims)  # type: ignore[no-any-return]
 
 
@@ -86,7 +86,7 @@ class Layer:
         self._tensors, self._params, self._graph = tensors, params, graph
 
     def expect_inputs(self, *counts: int) -> int:
-        """Require that the operator reads so many tensors; how many it reads."""
+        """Require one of these numbers of inputs, and return the number."""
         if len(self._sources) not in counts:
             expected = " or ".join(map(str, counts))
             raise self.node.error(f"it reads {len(self._sources):,} tensors; expected {expected}")
@@ -94,11 +94,11 @@ class Layer:
 
     @property
     def inputs(self) -> list[Tensor]:
-        """All tensors that it reads."""
+        """All inputs, as tensors."""
         return [self.data(index) for index in range(len(self._sources))]
 
     def data(self, index: int = 0, *, rank: int | None = None) -> Tensor:
-        """A tensor that it reads; a parameter becomes a constant."""
+        """Return an input tensor; a parameter becomes a constant."""
         source = self._sources[index]
         if source.name in self._tensors:
             tensor = self._tensors[source.name]
@@ -112,7 +112,7 @@ class Layer:
         return tensor
 
     def weight(self, index: int, dims: Dims, *, name: str | None = None) -> FloatArray:
-        """The values of a parameter with these dims; ``name``: of a parameter that is not among the inputs."""
+        """Return the values of a parameter, and check its dims; ``name``: a parameter that is not an input."""
         name = self._sources[index].name if name is None else name
         array = self._params.get(name)
         if array is None:
@@ -121,8 +121,8 @@ class Layer:
                 "Causes: (1) the .params file belongs to another network; (2) it was saved before the symbol was changed.\n"
                 "Do: name the .params file that was saved with this symbol.json",
             )
-        fits = len(dims) == array.ndim and all(a in (None, b) for a, b in zip(dims, array.shape, strict=True))
-        if not fits:
+        dims_match = len(dims) == array.ndim and all(a in (None, b) for a, b in zip(dims, array.shape, strict=True))
+        if not dims_match:
             raise self.node.error(
                 f"the parameter {name[:200]!r} has dims {dims_text(array.shape)}; expected {dims_text(dims)}",
                 "Causes: (1) the .params file belongs to another network; (2) --shape gives other dims than the network was trained "
@@ -131,7 +131,7 @@ class Layer:
         return array
 
     def parameter(self, index: int) -> str:
-        """The name of a parameter."""
+        """Return the name of the parameter at an input."""
         return self._sources[index].name
 
     def constant(self, name: str, array: Any, *, changed: bool = False) -> str:
@@ -139,13 +139,13 @@ class Layer:
         return self._graph.constant(name, np.asarray(array), changed=changed)
 
     def step(self, op: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Write an operator on the way to the result; the name of what it writes."""
+        """Write an intermediate operator, and return the name of its output."""
         name = unused_name(f"{self.node.name}/{op}", self._graph.taken)
         self._graph.node(op, inputs, name, **attributes)
         return name
 
     def result(self, op: str, inputs: Sequence[str], dims: Dims, **attributes: Any) -> Tensor:
-        """Write the last operator, which has the node's name."""
+        """Write the last operator, whose output has the node's name, and return the output."""
         if any(dim is not None and not 1 <= dim <= LARGEST for dim in dims):
             raise self.node.error(f"its result would have dims {dims_text(dims)}; expected sizes of 1 to {LARGEST:,}")
         self._graph.node(op, inputs, self.node.name, **attributes)
@@ -153,7 +153,7 @@ class Layer:
 
 
 def dims_text(dims: Dims) -> str:
-    """Dims for messages: ``N x 64 x ? x ?``."""
-    first = [BATCH] if dims and dims[0] is None else []
-    rest = ["?" if dim is None else str(dim)[:20] for dim in dims[len(first) : 9]]
-    return " x ".join([*first, *rest, *(["..."] if len(dims) > 9 else [])]) or "no dims"
+    """Return dims as text for messages: ``N x 64 x ? x ?``."""
+    batch_part = [BATCH] if dims and dims[0] is None else []
+    size_parts = ["?" if dim is None else str(dim)[:20] for dim in dims[len(batch_part) : 9]]
+    return " x ".join([*batch_part, *size_parts, *(["..."] if len(dims) > 9 else [])]) or "no dims"

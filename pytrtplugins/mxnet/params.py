@@ -80,11 +80,11 @@ class _Reader:
         return parameters
 
     def take(self, size: int, what: str) -> int:
-        """Go past so many bytes, which must be there; where they begin."""
-        start, left = self.offset, len(self.data) - self.offset
-        if size > left:
+        """Advance by ``size`` bytes, which must be there, and return the offset where they begin."""
+        start, remaining = self.offset, len(self.data) - self.offset
+        if size > remaining:
             raise self.error(
-                f"{what} needs {size:,} bytes, and {left:,} are left",
+                f"{what} needs {size:,} bytes, and {remaining:,} are left",
                 "Causes: (1) the file was cut short; (2) it is damaged.\nDo: copy or download the file again",
             )
         self.offset += size
@@ -146,11 +146,11 @@ class _Reader:
     def floats(self, name: str, array: npt.NDArray[Any]) -> FloatArray:
         with np.errstate(over="ignore"):  # found below
             values = array.astype(np.float32, copy=False)
-        finite = np.isfinite(values)
-        if not finite.all():
-            place = int(np.argmin(finite))
+        is_finite = np.isfinite(values)
+        if not is_finite.all():
+            index = int(np.argmin(is_finite))
             raise self.error(
-                f"{name[:200]!r} has {array.flat[place]} at place {place:,}: expected finite float32 numbers",
+                f"{name[:200]!r} has {array.flat[index]} at place {index:,}: expected finite float32 numbers",
                 "Causes: (1) the file is damaged; (2) the training diverged.\nDo: take the parameters of another epoch",
             )
         return values

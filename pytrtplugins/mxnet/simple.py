@@ -32,7 +32,7 @@ _ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu"
 
 
 def elementwise(op: str, *, broadcast: bool) -> Callable[[Layer], Tensor]:
-    """The reader of an operator on two tensors; of the same dims, or of dims that broadcast."""
+    """Return the converter of an operator on two tensors, with equal dims or with broadcasting."""
 
     def read(layer: Layer) -> Tensor:
         layer.expect_inputs(2)
@@ -52,12 +52,12 @@ def elementwise(op: str, *, broadcast: bool) -> Callable[[Layer], Tensor]:
 
 
 def scalar(op: str, *, reverse: bool = False) -> Callable[[Layer], Tensor]:
-    """The reader of an operator on a tensor and a number; ``reverse``: the number comes first."""
+    """Return the converter of an operator on a tensor and a number; ``reverse``: the number is the first operand."""
 
     def read(layer: Layer) -> Tensor:
         layer.expect_inputs(1)
         x, number = layer.data(), layer.attributes.real("scalar")
-        layer.attributes.truth("is_int", False)
+        layer.attributes.boolean("is_int", False)
         constant = layer.constant(f"{layer.node.name}/scalar", np.float32(number), changed=True)
         return layer.result(op, [constant, x.name] if reverse else [x.name, constant], x.dims)
 
@@ -65,7 +65,7 @@ def scalar(op: str, *, reverse: bool = False) -> Callable[[Layer], Tensor]:
 
 
 def unary(op: str) -> Callable[[Layer], Tensor]:
-    """The reader of an operator on one tensor without attributes."""
+    """Return the converter of an operator on one tensor without attributes."""
 
     def read(layer: Layer) -> Tensor:
         layer.expect_inputs(1)
@@ -75,13 +75,13 @@ def unary(op: str) -> Callable[[Layer], Tensor]:
 
 
 def activation(layer: Layer) -> Tensor:
-    """Activation."""
+    """Convert Activation."""
     kind = layer.attributes.word("act_type", list(_ACTIVATIONS))
     return unary(_ACTIVATIONS[kind])(layer)
 
 
 def clip(layer: Layer) -> Tensor:
-    """``clip``, with which ReLU6 is written."""
+    """Convert ``clip``, which also represents ReLU6."""
     layer.expect_inputs(1)
     limits = [
         layer.constant(f"{layer.node.name}/{name}", np.float32(layer.attributes.real(name)), changed=True)
@@ -91,7 +91,7 @@ def clip(layer: Layer) -> Tensor:
 
 
 def identity(layer: Layer) -> Tensor:
-    """Operators without effect at inference: Dropout, ``_copy``, BlockGrad. No node is written."""
+    """Convert operators without effect at inference: Dropout, ``_copy``, BlockGrad. No node is written."""
     layer.expect_inputs(1)
     if layer.node.op == "Dropout":
         layer.attributes.real("p", 0.5)
@@ -101,11 +101,11 @@ def identity(layer: Layer) -> Tensor:
 
 
 def concat(layer: Layer) -> Tensor:
-    """Concat."""
+    """Convert Concat."""
     inputs = layer.inputs
-    layer.expect_inputs(max(1, layer.attributes.whole("num_args", len(inputs))))
+    layer.expect_inputs(max(1, layer.attributes.integer("num_args", len(inputs))))
     rank = len(inputs[0].dims)
-    axis = layer.attributes.whole("dim", 1, least=-rank, most=rank - 1) % max(rank, 1)
+    axis = layer.attributes.integer("dim", 1, least=-rank, most=rank - 1) % max(rank, 1)
     if any(len(tensor.dims) != rank for tensor in inputs):
         raise layer.node.error("it reads tensors of different ranks")
     columns = list(zip(*(tensor.dims for tensor in inputs), strict=True))
@@ -118,17 +118,17 @@ def concat(layer: Layer) -> Tensor:
 
 
 def flatten(layer: Layer) -> Tensor:
-    """Flatten: all axes but the batch become one."""
+    """Convert Flatten: all axes but the batch become one."""
     layer.expect_inputs(1)
     x = layer.data()
     return layer.result("Flatten", [x.name], (x.dims[0], _size(x.dims[1:])), axis=1)
 
 
 def reshape(layer: Layer) -> Tensor:
-    """Reshape, with a number for each axis, 0 for one that stays, -1 for what is left; the batch must stay free."""
+    """Convert Reshape: a size for each axis, 0 to copy it, -1 to infer it; the batch must stay free."""
     layer.expect_inputs(1)
     x, target = layer.data(), layer.attributes.dims("shape", least=-1)
-    if layer.attributes.truth("reverse", False):
+    if layer.attributes.boolean("reverse", False):
         raise layer.node.error("reverse=True is not supported")
     unchanged = {place for place, size in enumerate(target) if size == 0}
     misfit = layer.node.error(f"shape={target} does not fit dims {dims_text(x.dims)}")
@@ -143,17 +143,19 @@ def reshape(layer: Layer) -> Tensor:
     named = math.prod(size for size in target if size > 0)
     if input_size is not None and (input_size % named if -1 in target else input_size != named):
         raise misfit
-    left = None if input_size is None else input_size // named
-    dims = tuple(x.dims[place] if size == 0 else left if size == -1 else size for place, size in enumerate(target))
+    inferred_size = None if input_size is None else input_size // named
+    dims = tuple(
+        x.dims[place] if size == 0 else inferred_size if size == -1 else size for place, size in enumerate(target)
+    )
     shape = layer.constant(f"{layer.node.name}/shape", np.array(target, np.int64), changed=True)
     return layer.result("Reshape", [x.name, shape], dims)
 
 
 def softmax(layer: Layer, op: str = "Softmax") -> Tensor:
-    """``softmax``."""
+    """Convert ``softmax``."""
     layer.expect_inputs(1)
     x, attributes = layer.data(), layer.attributes
-    axis = attributes.whole("axis", -1, least=-len(x.dims), most=len(x.dims) - 1)
+    axis = attributes.integer("axis", -1, least=-len(x.dims), most=len(x.dims) - 1)
     attributes.word("temperature", ["None", "1", "1.0"], "1.0")
     attributes.word("dtype", ["None", "float32"], "float32")
     attributes.word("use_length", ["False", "0"], "False")
@@ -161,28 +163,28 @@ def softmax(layer: Layer, op: str = "Softmax") -> Tensor:
 
 
 def log_softmax(layer: Layer) -> Tensor:
-    """``log_softmax``."""
+    """Convert ``log_softmax``."""
     return softmax(layer, "LogSoftmax")
 
 
 def softmax_activation(layer: Layer) -> Tensor:
-    """SoftmaxActivation, along the channels or over a whole sample."""
+    """Convert SoftmaxActivation, along the channels or over a whole sample."""
     layer.expect_inputs(1)
     mode = layer.attributes.word("mode", ["instance", "channel"], "instance")
     return _softmax(layer, along_channels=mode == "channel")
 
 
 def softmax_output(layer: Layer) -> Tensor:
-    """SoftmaxOutput at inference: a softmax; its labels are not used."""
+    """Convert SoftmaxOutput at inference: a softmax; its labels are not used."""
     layer.expect_inputs(1)
-    many, keep = layer.attributes.truth("multi_output", False), layer.attributes.truth("preserve_shape", False)
+    many, keep = layer.attributes.boolean("multi_output", False), layer.attributes.boolean("preserve_shape", False)
     if keep:
         return layer.result("Softmax", [layer.data().name], layer.data().dims, axis=-1)
     return _softmax(layer, along_channels=many)
 
 
 def logistic(layer: Layer) -> Tensor:
-    """LogisticRegressionOutput at inference."""
+    """Convert LogisticRegressionOutput at inference: a sigmoid."""
     return unary("Sigmoid")(layer)
 
 
@@ -194,7 +196,7 @@ def _softmax(layer: Layer, *, along_channels: bool) -> Tensor:
 
 
 def l2_normalization(layer: Layer) -> Tensor:
-    """L2Normalization: x / sqrt(sum(x²) + eps), over a whole sample, along the channels, or over all pixels."""
+    """Convert L2Normalization: x / sqrt(sum(x²) + eps), over a whole sample, along the channels, or over all pixels."""
     layer.expect_inputs(1)
     x, attributes = layer.data(), layer.attributes
     epsilon, mode = (
@@ -211,7 +213,7 @@ def l2_normalization(layer: Layer) -> Tensor:
 
 
 def pooling(layer: Layer) -> Tensor:
-    """Pooling: max or avg, global or by windows, which ``pooling_convention=full`` extends beyond the border."""
+    """Convert Pooling: max or avg, global or by windows, which ``pooling_convention=full`` extends beyond the border."""
     attributes = layer.attributes
     layer.expect_inputs(1)
     x = layer.data()
@@ -219,40 +221,40 @@ def pooling(layer: Layer) -> Tensor:
     if not 1 <= rank <= 3:
         raise layer.node.error(f"it reads a tensor of dims {dims_text(x.dims)}; expected 3 to 5 axes")
     kind = attributes.word("pool_type", ["max", "avg"], "max")
-    full = attributes.word("pooling_convention", ["valid", "full"], "valid") == "full"
-    counts_border, over_all = attributes.truth("count_include_pad", True), attributes.truth("global_pool", False)
+    is_full = attributes.word("pooling_convention", ["valid", "full"], "valid") == "full"
+    counts_border, is_global = attributes.boolean("count_include_pad", True), attributes.boolean("global_pool", False)
     attributes.word("layout", [{1: "NCW", 2: "NCHW", 3: "NCDHW"}[rank]], {1: "NCW", 2: "NCHW", 3: "NCDHW"}[rank])
     ones = (1,) * rank
     kernel = attributes.dims(
-        "kernel", ones if over_all else None, rank=None if over_all else rank, least=0 if over_all else 1
+        "kernel", ones if is_global else None, rank=None if is_global else rank, least=0 if is_global else 1
     )
-    stride, pad = attributes.dims("stride", ones if not over_all else (1,)), attributes.dims("pad", (0,) * rank)
+    stride, pad = attributes.dims("stride", ones if not is_global else (1,)), attributes.dims("pad", (0,) * rank)
     name = "MaxPool" if kind == "max" else "AveragePool"
-    if over_all:
+    if is_global:
         return layer.result(f"Global{name}", [x.name], (*x.dims[:2], *ones))
     if len(stride) != rank or len(pad) != rank or 0 in stride or any(p >= k for p, k in zip(pad, kernel, strict=True)):
         raise layer.node.error(f"stride={stride} and pad={pad} do not fit kernel={kernel}")
-    windows = [_windows(*geometry, full=full) for geometry in zip(x.dims[2:], kernel, stride, pad, strict=True)]
-    sizes, beyond = tuple(out for out, _ in windows), tuple(more for _, more in windows)
-    if any(more >= k for more, k in zip(beyond, kernel, strict=True)):
+    windows = [_windows(*geometry, full=is_full) for geometry in zip(x.dims[2:], kernel, stride, pad, strict=True)]
+    sizes, overhangs = tuple(size for size, _ in windows), tuple(overhang for _, overhang in windows)
+    if any(overhang >= k for overhang, k in zip(overhangs, kernel, strict=True)):
         raise layer.node.error("with pooling_convention=full a window of it lies outside of the image")
-    if full and None in x.dims[2:]:
+    if is_full and None in x.dims[2:]:
         raise layer.node.error(
             "pooling_convention=full needs the height and width of the network's input",
             "Do: pytrt import mxnet SYMBOL PARAMS -o OUT.onnx --shape data=3x112x112",
         )
     dims, source = (*x.dims[:2], *sizes), x.name
     options = {} if kind == "max" else {"count_include_pad": int(counts_border)}
-    if kind == "avg" and counts_border and any(beyond):  # the border counts, what lies beyond it does not
+    if kind == "avg" and counts_border and any(overhangs):  # the border counts, what lies beyond it does not
         pads = np.array([0, 0, *pad, 0, 0, *pad], np.int64)
         source = layer.step("Pad", [x.name, layer.constant(f"{layer.node.name}/pads", pads, changed=True)])
         pad, options = (0,) * rank, {"count_include_pad": 0}
-    ends = tuple(p + more for p, more in zip(pad, beyond, strict=True))
+    ends = tuple(p + overhang for p, overhang in zip(pad, overhangs, strict=True))
     return layer.result(name, [source], dims, kernel_shape=kernel, strides=stride, pads=(*pad, *ends), **options)
 
 
 def _windows(size: int | None, kernel: int, stride: int, pad: int, *, full: bool) -> tuple[int | None, int]:
-    """How many windows there are along an axis, and how far the last one reaches beyond the border."""
+    """Return the number of windows along an axis, and how far the last one extends beyond the border."""
     if size is None:
         return None, 0
     room = size + 2 * pad - kernel

@@ -37,11 +37,11 @@ class Node:
 
     @property
     def is_variable(self) -> bool:
-        """Whether it is an input of the network, or a parameter."""
+        """Whether the node is a variable: an input of the network or a parameter."""
         return self.op == _VARIABLE
 
     def error(self, problem: str, advice: str = _DO) -> ModelError:
-        """The exception that names this node."""
+        """Return an exception that names this node."""
         text = f"{self.path}: node {self.name[:200]!r} ({self.op[:100]}): {problem}.\n{advice}"
         return ModelError(text, path=self.path, node=self.name, op=self.op)
 
@@ -128,7 +128,7 @@ def _node(path: Path, number: int, item: Any) -> Node:
 
 
 def _entries(listed: Any, below: int) -> tuple[tuple[int, int], ...] | None:
-    """Pairs (node index, output index) from lists that may end with a version; None if they are invalid."""
+    """Parse pairs (node index, output index) from lists that may end with a version; None if they are invalid."""
     if not isinstance(listed, list):
         return None
     pairs = []

@@ -16,7 +16,7 @@ _SELU = {"alpha": 1.6732632423543772, "gamma": 1.0507009873554805}
 
 
 def convolution(layer: Layer) -> Tensor:
-    """Convolution: any groups, dilation, in 1, 2 or 3 axes."""
+    """Convert Convolution: any groups, dilation, in 1, 2 or 3 axes."""
     attributes = layer.attributes
     kernel = attributes.dims("kernel", least=1)
     rank, ones = len(kernel), (1,) * len(kernel)
@@ -27,9 +27,9 @@ def convolution(layer: Layer) -> Tensor:
         attributes.dims("dilate", ones, rank=rank, least=1),
     )
     pad = attributes.dims("pad", (0,) * rank, rank=rank)
-    filters, group = attributes.whole("num_filter", least=1), attributes.whole("num_group", 1, least=1)
+    filters, group = attributes.integer("num_filter", least=1), attributes.integer("num_group", 1, least=1)
     attributes.word("layout", [_LAYOUTS[rank + 2]], _LAYOUTS[rank + 2])
-    biased = not attributes.truth("no_bias", False)
+    biased = not attributes.boolean("no_bias", False)
     layer.expect_inputs(3 if biased else 2)
     x = layer.data(rank=rank + 2)
     channels = x.dims[1]
@@ -49,16 +49,16 @@ def convolution(layer: Layer) -> Tensor:
 
 
 def fully_connected(layer: Layer) -> Tensor:
-    """FullyConnected: flattens all axes but the batch, or, with ``flatten=False``, multiplies along the last axis."""
+    """Convert FullyConnected: flattens all axes but the batch, or, with ``flatten=False``, multiplies along the last axis."""
     attributes = layer.attributes
-    hidden, flatten = attributes.whole("num_hidden", least=1), attributes.truth("flatten", True)
-    biased = not attributes.truth("no_bias", False)
+    hidden, flatten = attributes.integer("num_hidden", least=1), attributes.boolean("flatten", True)
+    biased = not attributes.boolean("no_bias", False)
     layer.expect_inputs(3 if biased else 2)
     x = layer.data()
     if len(x.dims) < 2:
         raise layer.node.error("it reads a tensor of less than two axes")
-    rest = x.dims[1:] if flatten else x.dims[-1:]
-    width = None if None in rest else math.prod(size for size in rest if size is not None)
+    other_dims = x.dims[1:] if flatten else x.dims[-1:]
+    width = None if None in other_dims else math.prod(size for size in other_dims if size is not None)
     weight = layer.weight(1, (hidden, width))
     bias = [layer.constant(layer.parameter(2), layer.weight(2, (hidden,)))] if biased else []
     if flatten or len(x.dims) == 2:
@@ -75,13 +75,13 @@ def fully_connected(layer: Layer) -> Tensor:
 
 
 def batch_norm(layer: Layer) -> Tensor:
-    """BatchNorm at inference. With ``fix_gamma``, the default, the scale is 1, whatever the file holds."""
+    """Convert BatchNorm at inference. With ``fix_gamma``, the default, the scale is 1, whatever the file holds."""
     attributes = layer.attributes
-    epsilon, fixed = attributes.real("eps", 1e-3), attributes.truth("fix_gamma", True)
-    if attributes.truth("output_mean_var", False):
+    epsilon, fixed = attributes.real("eps", 1e-3), attributes.boolean("fix_gamma", True)
+    if attributes.boolean("output_mean_var", False):
         raise layer.node.error("output_mean_var=True is not supported", "Do: leave it out of the symbol.json")
     x = layer.data()
-    axis = attributes.whole("axis", 1, least=-1)
+    axis = attributes.integer("axis", 1, least=-1)
     if axis != 1 and not (axis == -1 and len(x.dims) == 2):
         raise layer.node.error(f"axis={axis} is not supported; expected 1: the channels")
     if len(x.dims) < 2:
@@ -104,7 +104,7 @@ def batch_norm(layer: Layer) -> Tensor:
 
 
 def leaky_relu(layer: Layer) -> Tensor:
-    """LeakyReLU in all its kinds. The slopes of ``prelu`` lie along the channels: (C, 1, 1) in ONNX, where the last axes are compared."""
+    """Convert LeakyReLU of all kinds. The slopes of ``prelu`` lie along the channels: (C, 1, 1) in ONNX."""
     attributes = layer.attributes
     kind = attributes.word("act_type", ["leaky", "prelu", "elu", "selu", "gelu", "rrelu"], "leaky")
     slope, low, high = (

@@ -1,4 +1,4 @@
-"""PyTorch beside this package: an engine as a module, and plugins as PyTorch's operators.
+"""PyTorch interoperability: engines as modules, and plugins as PyTorch operators.
 
     module = ptp.torch.as_module(engine)               # torch.nn.Module: tensors in, tensors out
     reorg = ptp.torch.register(Reorg)                  # torch.ops.darknet.reorg(x, stride=2)

@@ -1,4 +1,4 @@
-"""Registered operators in PyTorch's ONNX exporters: each becomes the plugin's node."""
+"""Export registered operators by PyTorch's ONNX exporters: each becomes the plugin's node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VERSION = 1
 
 
 def export_options(dynamo: bool = True) -> dict[str, Any]:
-    """What ``torch.onnx.export`` needs so that operators made by `register` become the plugins' nodes.
+    """Return options for ``torch.onnx.export`` with which operators made by `register` become the plugins' nodes.
 
     Args:
         dynamo: For PyTorch's exporter of today; False: for the one that traces TorchScript.
@@ -36,21 +36,21 @@ def export_options(dynamo: bool = True) -> dict[str, Any]:
     torch, operators = require_torch("an export to ONNX"), registered_operators()
     if dynamo:
         require("onnxscript", extra="torch", feature="an export to ONNX")
-        table = {_overload(torch, each): _translation(each) for each in operators}
+        table = {_default_overload(torch, operator): _translation(operator) for operator in operators}
         return {"dynamo": True, "custom_translation_table": table}
-    for each in operators:
-        torch.onnx.register_custom_op_symbolic(each.name, _symbolic(torch, each), 9)
-    domains = {each.cls.plugin_key().namespace: _VERSION for each in operators}
+    for operator in operators:
+        torch.onnx.register_custom_op_symbolic(operator.name, _symbolic(torch, operator), 9)
+    domains = {operator.cls.plugin_key().namespace: _VERSION for operator in operators}
     return {"dynamo": False, "custom_opsets": domains}
 
 
-def _overload(torch: Any, operator: Operator) -> Any:
+def _default_overload(torch: Any, operator: Operator) -> Any:
     namespace, _, name = operator.name.partition("::")
     return getattr(getattr(torch.ops, namespace), name).default
 
 
 def _translation(operator: Operator) -> Callable[..., Any]:
-    """What gives the node in the exporter of today."""
+    """Return the function that makes the operator's node in PyTorch's dynamo exporter."""
     values, defs = require("onnxscript.values", extra="torch"), require("onnx.defs", extra="onnx")
     namespace, name, version = operator.cls.plugin_key()
     attribute, types = defs.OpSchema.Attribute, defs.OpSchema.AttrType
@@ -58,12 +58,12 @@ def _translation(operator: Operator) -> Callable[..., Any]:
         name,
         namespace,
         _VERSION,
-        inputs=_parameters(defs, input_names(operator.cls)),
-        outputs=_parameters(defs, [f"y{index}" for index in range(operator.outputs)]),
+        inputs=_formal_parameters(defs, input_names(operator.cls)),
+        outputs=_formal_parameters(defs, [f"y{index}" for index in range(operator.outputs)]),
         type_constraints=[("T", _TYPES, "what plugins read and write")],
         attributes=[
             *(attribute(spec.name, getattr(types, spec.field_kind.onnx)) for spec in operator.cls.field_specs()),
-            *(attribute(each, types.STRING) for each in _IDENTITY),
+            *(attribute(attribute_name, types.STRING) for attribute_name in _IDENTITY),
         ],
     )
     op = values.Op(values.Opset(namespace, _VERSION), name, schema)
@@ -71,47 +71,49 @@ def _translation(operator: Operator) -> Callable[..., Any]:
     def translate(*inputs: Any, **fields: Any) -> Any:
         tensors = inputs[0] if inputs and isinstance(inputs[0], (list, tuple)) else inputs
         plugin = operator.cls(**given_fields(fields))
-        return op(*tensors, **_typed(plugin), plugin_namespace=namespace, plugin_version=version)
+        return op(*tensors, **_typed_attributes(plugin), plugin_namespace=namespace, plugin_version=version)
 
     translate.__name__ = name
     return translate
 
 
-def _parameters(defs: Any, names: list[str] | None) -> list[Any]:
+def _formal_parameters(defs: Any, names: list[str] | None) -> list[Any]:
     parameter, kinds = defs.OpSchema.FormalParameter, defs.OpSchema.FormalParameterOption
     if names is None:
         return [parameter("inputs", "T", param_option=kinds.Variadic, is_homogeneous=False)]
     return [parameter(name, "T") for name in names]
 
 
-def _plain(plugin: Plugin) -> dict[str, Any]:
-    """Fields as ONNX has them: no truth values."""
+def _onnx_fields(plugin: Plugin) -> dict[str, Any]:
+    """Return a plugin's fields as ONNX attribute values, which have no bool."""
     pairs = zip(plugin.field_specs(), plugin.fields().values(), strict=True)
     return {spec.name: spec.field_kind.to_onnx(value) for spec, value in pairs}
 
 
-def _typed(plugin: Plugin) -> dict[str, Any]:
-    """The same with the types of lists, which an empty one does not tell."""
+def _typed_attributes(plugin: Plugin) -> dict[str, Any]:
+    """Return a plugin's fields as ONNX attributes with explicit list types, which an empty list needs."""
     ir = require("onnx_ir", extra="onnx")
     makers = {"INTS": ir.AttrInt64s, "FLOATS": ir.AttrFloat32s, "STRINGS": ir.AttrStrings}
     types = {spec.name: spec.field_kind.onnx for spec in plugin.field_specs()}
-    found = _plain(plugin).items()
-    return {name: makers[types[name]](name, value) if types[name] in makers else value for name, value in found}
+    fields = _onnx_fields(plugin).items()
+    return {name: makers[types[name]](name, value) if types[name] in makers else value for name, value in fields}
 
 
 def _symbolic(torch: Any, operator: Operator) -> Callable[..., Any]:
-    """What gives the node in the exporter that traces TorchScript."""
+    """Return the function that makes the operator's node in PyTorch's TorchScript exporter."""
     helper = torch.onnx.symbolic_helper
     namespace, name, version = operator.cls.plugin_key()
     specs = operator.cls.field_specs()
 
     def translate(g: Any, *arguments: Any) -> Any:
-        inputs, given = arguments[: len(arguments) - len(specs)], arguments[len(arguments) - len(specs) :]
+        inputs, field_arguments = arguments[: len(arguments) - len(specs)], arguments[len(arguments) - len(specs) :]
         tensors = helper._unpack_list(inputs[0]) if input_names(operator.cls) is None else inputs
-        fields = {spec.name: _constant(helper, spec, value) for spec, value in zip(specs, given, strict=True)}
+        fields = {spec.name: _constant(helper, spec, value) for spec, value in zip(specs, field_arguments, strict=True)}
         plugin = operator.cls(**given_fields(fields))
-        attributes = {f"{spec.name}_{spec.field_kind.onnx[0].lower()}": _plain(plugin)[spec.name] for spec in specs}
-        made = g.op(
+        attributes = {
+            f"{spec.name}_{spec.field_kind.onnx[0].lower()}": _onnx_fields(plugin)[spec.name] for spec in specs
+        }
+        node_outputs = g.op(
             f"{namespace}::{name}",
             *tensors,
             **attributes,
@@ -119,15 +121,15 @@ def _symbolic(torch: Any, operator: Operator) -> Callable[..., Any]:
             plugin_version_s=version,
             outputs=operator.outputs,
         )
-        outputs = list(made) if operator.outputs > 1 else [made]
-        _describe(plugin, tensors, outputs)
-        return made
+        outputs = list(node_outputs) if operator.outputs > 1 else [node_outputs]
+        _set_output_types(plugin, tensors, outputs)
+        return node_outputs
 
     return translate
 
 
 def _constant(helper: Any, spec: FieldSpec, value: Any) -> Any:
-    """The value of a field's argument; None: the class's default."""
+    """Return the value of a field's argument; None for the class's default."""
     if helper._is_none(value):
         return None
     return spec.field_kind.torch_constant(
@@ -135,18 +137,18 @@ def _constant(helper: Any, spec: FieldSpec, value: Any) -> Any:
     )
 
 
-def _describe(plugin: Plugin, tensors: Any, outputs: list[Any]) -> None:
-    """Give the outputs dims and types, where those of the inputs are known; free dims are None there."""
+def _set_output_types(plugin: Plugin, tensors: Any, outputs: list[Any]) -> None:
+    """Set dims and types of the outputs, if those of the inputs are known; a free dim becomes None."""
     types = [tensor.type() for tensor in tensors]
     shapes = [kind.varyingSizes() if kind.kind() == "TensorType" else None for kind in types]
-    known = [shape for shape in shapes if shape is not None]
-    if len(known) < len(shapes):
+    known_shapes = [shape for shape in shapes if shape is not None]
+    if len(known_shapes) < len(shapes):
         return
-    given = [
+    input_dims = [
         tuple(SymbolicDim(f"x{index}.{axis}") if size is None else size for axis, size in enumerate(shape))
-        for index, shape in enumerate(known)
+        for index, shape in enumerate(known_shapes)
     ]
-    dims = plugin.all_output_dims(given)
+    dims = plugin.all_output_dims(input_dims)
     dtypes = plugin.all_output_dtypes([dtype_of(kind.dtype()) for kind in types], len(dims))
     for output, shape, dtype in zip(outputs, dims, dtypes, strict=True):
         sizes = [None if isinstance(dim, SymbolicDim) else dim for dim in shape]

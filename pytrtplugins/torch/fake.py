@@ -1,4 +1,4 @@
-"""The outputs of a plugin for tensors without values: dims, including free ones, and element types."""
+"""Infer the dims, also free ones, and element types of a plugin's outputs for fake tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["output_descriptions"]
 
 
 def output_descriptions(plugin: Plugin, tensors: Sequence[Any]) -> list[tuple[list[Any], DType]]:
-    """Dims and element type of each output; PyTorch's symbolic sizes go through the plugin's shape rule as `SymbolicDim`."""
+    """Return dims and element type of each output; PyTorch's symbolic sizes become `SymbolicDim` for `output_dims`."""
     sizes: dict[str, Any] = {}
 
     def dim(size: Any) -> Dim:
@@ -24,5 +24,8 @@ def output_descriptions(plugin: Plugin, tensors: Sequence[Any]) -> list[tuple[li
 
     dims = plugin.all_output_dims([tuple(map(dim, tensor.shape)) for tensor in tensors])
     dtypes = plugin.all_output_dtypes([dtype_of(tensor.dtype) for tensor in tensors], len(dims))
-    found = [[each.evaluate(sizes) if isinstance(each, SymbolicDim) else each for each in shape] for shape in dims]
-    return list(zip(found, dtypes, strict=True))
+    output_sizes = [
+        [output_dim.evaluate(sizes) if isinstance(output_dim, SymbolicDim) else output_dim for output_dim in shape]
+        for shape in dims
+    ]
+    return list(zip(output_sizes, dtypes, strict=True))

@@ -1,4 +1,4 @@
-"""Engines and plugins have no gradients: a backward pass through one raises an error."""
+"""Raise an error in a backward pass through an engine or plugin, which have no gradients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["no_gradient", "without_gradients"]
 
 
 def no_gradient(what: str, kind: type[PytrtpluginsError] = PluginError) -> PytrtpluginsError:
-    """The error of a backward pass through ``what``."""
+    """Return the error for a backward pass through ``what``."""
     return kind(
         f"{what} has no gradient: it computes forward only.\n"
         "Do: call it within torch.no_grad(), or on x.detach(), if nothing before it is trained"
@@ -21,19 +21,19 @@ def no_gradient(what: str, kind: type[PytrtpluginsError] = PluginError) -> Pytrt
 
 
 def without_gradients(what: str, outputs: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
-    """The outputs, which refuse a backward pass where an input asks for one."""
+    """Return the outputs; a backward pass through them raises an error if an input requires a gradient."""
     torch = require_torch("a gradient")
     if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)):
         return outputs
-    return tuple(_refusing().apply(what, len(outputs), *outputs, *inputs))
+    return tuple(_no_gradient_function().apply(what, len(outputs), *outputs, *inputs))
 
 
 @functools.cache
-def _refusing() -> Any:
+def _no_gradient_function() -> Any:
     torch = require_torch("a gradient")
 
-    class Refusing(torch.autograd.Function):  # type: ignore[misc, name-defined]
-        """Outputs that hang on inputs, for autograd."""
+    class NoGradient(torch.autograd.Function):  # type: ignore[misc, name-defined]
+        """Autograd function that connects outputs to inputs, and raises an error in backward."""
 
         @staticmethod
         def forward(ctx: Any, what: str, count: int, *tensors: Any) -> tuple[Any, ...]:
@@ -44,4 +44,4 @@ def _refusing() -> Any:
         def backward(ctx: Any, *_: Any) -> None:
             raise no_gradient(ctx.what, UsageError)
 
-    return Refusing
+    return NoGradient

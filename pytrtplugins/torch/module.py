@@ -22,7 +22,7 @@ __all__ = ["as_module"]
 
 
 def as_module(engine: Engine) -> torch.nn.Module:
-    """An engine as a ``torch.nn.Module``: call it with tensors, as the part of a network that it is.
+    """Return an engine as a ``torch.nn.Module``, which is called with tensors.
 
     Tensors of the host are read where they are, and outputs are written by the engine into memory that becomes theirs. On engine
     ``cuda`` tensors on the GPU stay there: the run is queued on PyTorch's current stream, and the call returns at once. Each
@@ -51,55 +51,55 @@ def _module_class() -> Any:
 
         def __init__(self, engine: Engine) -> None:
             super().__init__()
-            self.engine, self._calls = engine, _Calls(engine)
+            self.engine, self._runner = engine, _TensorRunner(engine)
 
         def forward(self, *tensors: Any, **named: Any) -> Any:
             """Run the engine."""
-            return self._calls(tensors, named)
+            return self._runner(tensors, named)
 
         def extra_repr(self) -> str:
-            """What `print` shows."""
+            """Return the text that `print` shows."""
             return repr(self.engine)
 
     return EngineModule
 
 
-class _Calls:
-    """Tensors to tensors, by a context for each thread."""
+class _TensorRunner:
+    """Callable that runs an engine on tensors, with an execution context for each thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self._own = engine, threading.local()
         self._dims: dict[tuple[tuple[int, ...], ...], list[tuple[int, ...]]] = {}
 
     def __call__(self, tensors: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        inputs = self._by_name(tensors, named)
+        inputs = self._tensors_by_name(tensors, named)
         context: Any = getattr(self._own, "context", None)
         if context is None:
             context = self._own.context = self._engine.create_context()
-        stays = _stays_on_gpu(context, inputs)
-        found = self._on_gpu(context, inputs) if stays else self._on_host(context, inputs)
-        outputs = without_gradients(repr(self._engine), found, list(inputs.values()))
+        is_on_gpu = _stays_on_gpu(context, inputs)
+        results = self._run_on_gpu(context, inputs) if is_on_gpu else self._run_on_host(context, inputs)
+        outputs = without_gradients(repr(self._engine), results, list(inputs.values()))
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def _by_name(self, tensors: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    def _tensors_by_name(self, tensors: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         names = [desc.name for desc in self._engine.inputs]
-        given = {**dict(zip(names, tensors, strict=False)), **named}
-        if given.keys() != set(names) or len(given) != len(tensors) + len(named):
-            found = [*names[: len(tensors)], *[None] * (len(tensors) - len(names)), *named]
+        tensor_of = {**dict(zip(names, tensors, strict=False)), **named}
+        if tensor_of.keys() != set(names) or len(tensor_of) != len(tensors) + len(named):
+            found_names = [*names[: len(tensors)], *[None] * (len(tensors) - len(names)), *named]
             raise BindingError(
                 f"{self._engine!r}: expected one tensor for each of {names}, found {len(tensors)} by their places and "
                 f"{sorted(named)} by name",
                 expected=names,
-                found=found,
+                found=found_names,
             )
-        return {name: given[name] for name in names}
+        return {name: tensor_of[name] for name in names}
 
-    def _on_host(self, context: ExecutionContext, inputs: Mapping[str, Any]) -> list[Any]:
+    def _run_on_host(self, context: ExecutionContext, inputs: Mapping[str, Any]) -> list[Any]:
         arrays = {name: tensor if tensor.is_cuda else to_numpy(tensor) for name, tensor in inputs.items()}
-        found = context.run(arrays)
-        return [from_numpy(found[desc.name]) for desc in self._engine.outputs]
+        outputs = context.run(arrays)
+        return [from_numpy(outputs[desc.name]) for desc in self._engine.outputs]
 
-    def _on_gpu(self, context: Any, inputs: Mapping[str, Any]) -> list[Any]:
+    def _run_on_gpu(self, context: Any, inputs: Mapping[str, Any]) -> list[Any]:
         torch = require_torch("an engine as a module")
         arrays = {name: tensor.detach().contiguous() for name, tensor in inputs.items()}
         device = next(iter(arrays.values())).device
@@ -114,13 +114,13 @@ class _Calls:
         key = tuple(tuple(array.shape) for array in arrays.values())
         if key not in self._dims:
             pairs = zip(self._engine.inputs, key, strict=True)
-            bound = [bind_dims(desc.dims, shape) for desc, shape in pairs if len(desc.dims) == len(shape)]
-            sizes = {name: size for each in bound for name, size in each.items()}
+            bindings = [bind_dims(desc.dims, shape) for desc, shape in pairs if len(desc.dims) == len(shape)]
+            sizes = {name: size for binding in bindings for name, size in binding.items()}
             try:
                 self._dims[key] = [evaluate_dims(desc.dims, sizes) for desc in self._engine.outputs]
             except DimsError:  # a run tells
-                found = context.run(arrays)
-                self._dims[key] = [found[desc.name].shape for desc in self._engine.outputs]
+                outputs = context.run(arrays)
+                self._dims[key] = [outputs[desc.name].shape for desc in self._engine.outputs]
         return self._dims[key]
 
 

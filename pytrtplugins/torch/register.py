@@ -1,4 +1,4 @@
-"""A plugin class as a PyTorch operator, which `torch.compile` and `torch.export` know."""
+"""Register plugin classes as PyTorch operators, which `torch.compile` and `torch.export` support."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Operator", "register", "registered_operators"]
 
 
 class Operator(NamedTuple):
-    """A plugin class that is registered.
+    """A plugin class registered as a PyTorch operator.
 
     Attributes:
         name: ``"darknet::reorg"``.
-        cls: The class.
-        outputs: How many outputs it has.
+        cls: The plugin class.
+        outputs: Number of its outputs.
     """
 
     name: str
@@ -36,7 +36,7 @@ _LOCK = threading.Lock()
 
 
 def registered_operators() -> list[Operator]:
-    """All of them."""
+    """Return all registered operators."""
     return list(_OPERATORS.values())
 
 
@@ -65,29 +65,29 @@ def register(cls: type[Plugin], name: str | None = None, outputs: int = 1) -> An
     torch = require_torch("plugins as operators of PyTorch's")
     operator = Operator(operator_name(cls, name), cls, outputs)
     with _LOCK:
-        known = _OPERATORS.get(operator.name)
-        if known is None:
+        registered = _OPERATORS.get(operator.name)
+        if registered is None:
             _define(torch, operator)
             _OPERATORS[operator.name] = operator
-        elif known != operator:
+        elif registered != operator:
             raise RegistryError(
-                f"PyTorch's operator {operator.name!r} is {known.cls.__name__} with {known.outputs} outputs already.\n"
+                f"PyTorch's operator {operator.name!r} is {registered.cls.__name__} with {registered.outputs} outputs already.\n"
                 "Do: register(cls, name=...)",
                 name=operator.name,
             )
-    namespace, _, short = operator.name.partition("::")
-    return getattr(getattr(torch.ops, namespace), short)
+    namespace, _, operator_part = operator.name.partition("::")
+    return getattr(getattr(torch.ops, namespace), operator_part)
 
 
 def _define(torch: Any, operator: Operator) -> None:
-    cls, several = operator.cls, operator.outputs > 1
+    cls, has_several_outputs = operator.cls, operator.outputs > 1
     launches = PluginLaunches()
 
     def plugin_of(inputs: Sequence[Any], fields: dict[str, Any]) -> tuple[Plugin, list[Any]]:
         tensors = list(inputs[0]) if inputs and isinstance(inputs[0], (list, tuple)) else list(inputs)
         return cls(**given_fields(fields)), tensors
 
-    def given(results: Sequence[Any], plugin: Plugin) -> Any:
+    def as_outputs(results: Sequence[Any], plugin: Plugin) -> Any:
         if len(results) != operator.outputs:
             raise DimsError(
                 f"{plugin!r} has {len(results)} outputs, and was registered with {operator.outputs}.\n"
@@ -95,35 +95,35 @@ def _define(torch: Any, operator: Operator) -> None:
                 expected=operator.outputs,
                 found=len(results),
             )
-        return tuple(results) if several else results[0]
+        return tuple(results) if has_several_outputs else results[0]
 
     def on_host(*inputs: Any, **fields: Any) -> Any:
         plugin, tensors = plugin_of(inputs, fields)
-        taken = {tensor.untyped_storage().data_ptr() for tensor in tensors}
+        used_storages = {tensor.untyped_storage().data_ptr() for tensor in tensors}
         results = []
         for y in map(from_numpy, plugin.all_outputs([to_numpy(tensor) for tensor in tensors])):
-            shared = (
-                y.untyped_storage().data_ptr() in taken
+            is_shared = (
+                y.untyped_storage().data_ptr() in used_storages
             )  # PyTorch's operators give memory of its own for each output
-            results.append(y.clone() if shared else y)
-            taken.add(results[-1].untyped_storage().data_ptr())
-        return given(results, plugin)
+            results.append(y.clone() if is_shared else y)
+            used_storages.add(results[-1].untyped_storage().data_ptr())
+        return as_outputs(results, plugin)
 
     def on_gpu(*inputs: Any, **fields: Any) -> Any:
         plugin, tensors = plugin_of(inputs, fields)
-        return given(launches.run(plugin, tensors), plugin)
+        return as_outputs(launches.run(plugin, tensors), plugin)
 
     def fake(*inputs: Any, **fields: Any) -> Any:
         plugin, tensors = plugin_of(inputs, fields)
         described = output_descriptions(plugin, tensors)
-        return given([tensors[0].new_empty(dims, dtype=torch_dtype(dtype)) for dims, dtype in described], plugin)
+        return as_outputs([tensors[0].new_empty(dims, dtype=torch_dtype(dtype)) for dims, dtype in described], plugin)
 
     def backward(context: Any, *_: Any) -> Any:
         raise no_gradient(cls.__name__, PluginError)
 
-    made = torch.library.custom_op(
+    custom_op = torch.library.custom_op(
         operator.name, on_host, mutates_args=(), device_types="cpu", schema=schema(cls, operator.outputs)
     )
-    made.register_kernel("cuda")(on_gpu)
-    made.register_fake(fake)
-    made.register_autograd(backward)
+    custom_op.register_kernel("cuda")(on_gpu)
+    custom_op.register_fake(fake)
+    custom_op.register_autograd(backward)

@@ -1,4 +1,4 @@
-"""A plugin class as a PyTorch operator: its name and its schema, from its typed fields and inputs."""
+"""Derive the name and schema of a PyTorch operator from a plugin class, its typed fields and inputs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["given_fields", "input_names", "operator_name", "schema"]
 
 
 def operator_name(cls: type[Plugin], name: str | None = None) -> str:
-    """The operator's name: ``"darknet::reorg"`` for class ``Reorg`` of namespace ``"darknet"``."""
+    """Return the operator's name: ``"darknet::reorg"`` for class ``Reorg`` of namespace ``"darknet"``."""
     key = cls.plugin_key()
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key.name).lower() if name is None else name
     return "::".join(re.sub(r"\W", "_", part) for part in (key.namespace, snake))
 
 
 def input_names(cls: type[Plugin]) -> list[str] | None:
-    """Names of the inputs, as `Plugin.compute` has them; None where it takes any number."""
+    """Return the names of the inputs from the parameters of `Plugin.compute`; None if it takes any number."""
     is_static = isinstance(inspect.getattr_static(cls, "compute"), staticmethod)
     parameters = list(inspect.signature(cls.compute).parameters.values())[0 if is_static else 1 :]
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
@@ -31,7 +31,7 @@ def input_names(cls: type[Plugin]) -> list[str] | None:
 
 
 def schema(cls: type[Plugin], outputs: int) -> str:
-    """The schema without the name: ``"(Tensor x, *, int stride=1, bool reverse=False) -> Tensor"``.
+    """Return the schema without the name: ``"(Tensor x, *, int stride=1, bool reverse=False) -> Tensor"``.
 
     Raises:
         FieldError: a field is an array, which no operator of PyTorch's takes as an attribute.
@@ -44,7 +44,7 @@ def schema(cls: type[Plugin], outputs: int) -> str:
 
 
 def given_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a call without those that stand for "the class's default"."""
+    """Return the arguments of a call without those that are None, for which the class's default is used."""
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -1,4 +1,4 @@
-"""PyTorch tensors ↔ arrays, over the same memory; and PyTorch itself, imported when it is needed."""
+"""Convert between PyTorch tensors and arrays over the same memory; PyTorch is imported lazily."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["dtype_of", "from_numpy", "require_torch", "to_numpy", "torch_dtype"]
 
 
 def require_torch(feature: str) -> Any:
-    """PyTorch's module.
+    """Import and return PyTorch.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -23,7 +23,7 @@ def require_torch(feature: str) -> Any:
 
 
 def dtype_of(dtype: Any) -> DType:
-    """PyTorch's element type as this package's.
+    """Return the `DType` of a PyTorch dtype.
 
     Raises:
         PluginError: there is none.
@@ -32,12 +32,12 @@ def dtype_of(dtype: Any) -> DType:
 
 
 def torch_dtype(dtype: DType) -> Any:
-    """The other way."""
+    """Return the PyTorch dtype of a `DType`."""
     return getattr(require_torch("an element type"), dtype.value)
 
 
 def to_numpy(tensor: Any) -> npt.NDArray[Any]:
-    """A tensor of the host as a NumPy array: the same memory, or a copy where it is not contiguous."""
+    """Return a host tensor as a NumPy array over the same memory, or a copy if it is not contiguous."""
     torch = require_torch("a tensor")
     tensor = tensor.detach().contiguous()
     if tensor.dtype == torch.bfloat16:
@@ -46,7 +46,7 @@ def to_numpy(tensor: Any) -> npt.NDArray[Any]:
 
 
 def from_numpy(array: npt.NDArray[Any]) -> Any:
-    """An array as a tensor: the same memory, or a copy where PyTorch could not write it."""
+    """Return an array as a tensor over the same memory, or a copy if the array is read-only or not contiguous."""
     torch = require_torch("a tensor")
     array = np.require(array, requirements=["C_CONTIGUOUS", "WRITEABLE"])
     if array.dtype.name == DType.BFLOAT16.value:

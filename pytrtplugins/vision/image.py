@@ -152,9 +152,9 @@ def decode_image(
             path=Path(name),
         ) from error
     except pil.UnidentifiedImageError:
-        known = ", ".join(_FORMATS).lower()
+        formats_text = ", ".join(_FORMATS).lower()
         raise ImageError(
-            f"image {str(name)!r}: not an image ({len(data):,} bytes beginning with {data[:8]!r}). Known formats: {known}.",
+            f"image {str(name)!r}: not an image ({len(data):,} bytes beginning with {data[:8]!r}). Known formats: {formats_text}.",
             path=Path(name),
         ) from None
     except Exception as error:  # decoders raise many types for damaged files: OSError, SyntaxError, struct.error, ...

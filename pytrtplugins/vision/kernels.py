@@ -191,7 +191,7 @@ def nms_into(
 def top_k_into(
     found: Array, counts: Array, boxes: Array, rows: Array, totals: Array, classes: int, *, stream: Any = None
 ) -> None:
-    """The top-k boxes of each image by score, best first; of equal scores the earlier box, then the lower class.
+    """Write the top-k boxes of each image by score, best first; of equal scores the earlier box, then the lower class.
 
     Args:
         found: Of `nms_into`.

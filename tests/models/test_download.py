@@ -6,7 +6,7 @@ import pytest
 
 from pytrtplugins.errors import CfgError, FormatError, UsageError, WeightsError
 from pytrtplugins.models import DownloadError, download
-from pytrtplugins.models.download import _check
+from pytrtplugins.models.download import _check_contents
 from tests.darknet2caffe.networks import sections
 from tests.loopback import serving
 
@@ -116,7 +116,7 @@ def test_a_list_of_names_has_less_than_a_mebibyte(tmp_path, size, taken):
     part, files = tmp_path / "part", SimpleNamespace(names=tmp_path / "voc.names")
     part.write_bytes(b"a" * size)
     if taken:
-        _check(part, files.names, "http://x", files)
+        _check_contents(part, files.names, "http://x", files)
         return
     with pytest.raises(FormatError, match=f"gave no list of names \\({size:,} bytes\\)"):
-        _check(part, files.names, "http://x", files)
+        _check_contents(part, files.names, "http://x", files)

@@ -260,7 +260,7 @@ def test_times_are_in_milliseconds_and_those_of_all_runs_are_added(monkeypatch):
 
     monkeypatch.setattr(module, "_read", takes(1 / 32))
     model._detections = takes(1 / 64)
-    model._named = lambda *given: Yolov2._named(model, *given)
+    model._make_detections = lambda *given: Yolov2._make_detections(model, *given)
     assert len(Yolov2._detect(model, ["a", "b", "c", "d"], 0.5, 0.5)) == 4
     assert model.timings == Timings(2 * (62.5 + 1), 4.0, 2 * (31.25 + 4))
 

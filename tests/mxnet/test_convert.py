@@ -227,10 +227,10 @@ def test_a_variance_of_zero_is_none_that_is_refused(tmp_path):
 @pytest.mark.parametrize("text", ["3", "3L", "7"])
 def test_whole_numbers_reach_both_limits(text):
     node = SimpleNamespace(attributes={"p": text}, error=lambda *words: ModelError(words[0]))
-    assert Attributes(node).whole("p", least=3, most=7) == int(text[0])
+    assert Attributes(node).integer("p", least=3, most=7) == int(text[0])
     for least, most in ((int(text[0]) + 1, 9), (0, int(text[0]) - 1)):
         with pytest.raises(ModelError, match=f"a whole number of {least} to {most}"):
-            Attributes(node).whole("p", least=least, most=most)
+            Attributes(node).integer("p", least=least, most=most)
 
 
 REFUSED = {

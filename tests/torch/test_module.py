@@ -96,7 +96,7 @@ def test_each_thread_has_a_context(engine):
 
     def call():
         module(torch.from_numpy(image()))
-        contexts.append(module._calls._own.context)
+        contexts.append(module._runner._own.context)
 
     threads = [threading.Thread(target=call) for _ in range(2)]
     for thread in threads:

@@ -84,9 +84,9 @@ def _recognize_format(files: FileSet, photos: PhotoFiles) -> str:
             path=files.name,
         )
     if len(reasons) > 1:
-        found = "; ".join(f"{name} ({reason})" for name, reason in reasons.items())
+        formats = "; ".join(f"{name} ({reason})" for name, reason in reasons.items())
         raise UsageError(
-            f"data {files.name!r}: labels in several formats: {found}.\nDo: choose one with --labels {next(iter(reasons))}",
+            f"data {files.name!r}: labels in several formats: {formats}.\nDo: choose one with --labels {next(iter(reasons))}",
             path=files.name,
         )
     return str(next(iter(reasons)))

@@ -109,8 +109,8 @@ def _number(parent: Element, name: str) -> float:
     try:
         return float(text or "")
     except ValueError:
-        found = "nothing" if text is None else repr(text[:40])
-        raise ValueError(f"<{parent.tag}>: expected a number in <{name}>, found {found}") from None
+        found_text = "nothing" if text is None else repr(text[:40])
+        raise ValueError(f"<{parent.tag}>: expected a number in <{name}>, found {found_text}") from None
 
 
 def _text(children: list[Element], name: str) -> str:

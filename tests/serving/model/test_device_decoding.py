@@ -222,7 +222,7 @@ def test_a_batch_larger_than_a_run_is_several_runs(detector, model):
 
 def test_the_network_goes_before_decoding(detector):
     detector.predict([{"image": random_image((20, 30))}]).result()
-    for context in detector.detector._beside:
+    for context in detector.detector._async_contexts:
         assert context._stream.priority < detector._decoder._memory.stream.priority  # lower numbers go first
 
 
