@@ -26,7 +26,7 @@ def test_values_come_from_the_other_side_of_a_border(mode, dims, pads, axes):
     more = [] if axes is None else [None, ints(*axes)]
     model = model_of("Pad", [x, ints(*pads), *more], {"mode": mode}, opset=19)
     found, execution = run_on_host(prepare(model), {"x0": x})
-    assert [(step.kind, step.captured) for step in execution.plan.steps][-1] == ("indexed", True)
+    assert [(step.kind, step.capturable) for step in execution.plan.steps][-1] == ("indexed", True)
     np.testing.assert_array_equal(found["y0"], literal(model, {"x0": x})[0])
 
 
