@@ -69,8 +69,8 @@ class Case:
     def module(self) -> nn.Module:
         """The module, the same in each call."""
         torch.manual_seed(0)
-        made = self.make()
-        return (made if isinstance(made, nn.Module) else _Function(made)).eval()
+        built = self.make()
+        return (built if isinstance(built, nn.Module) else _Function(built)).eval()
 
     def arrays(self) -> list[torch.Tensor]:
         """Its inputs, the same in each call: float32 or int64 on the CPU."""

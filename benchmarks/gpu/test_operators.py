@@ -26,13 +26,13 @@ DELAY_US = 6000.0
 def cases() -> list[Any]:
     """Each case in each precision: FP16 first, and of each form one size before the others."""
     seen: dict[tuple[str, str], int] = {}
-    found = []
+    parameters = []
     for case in CASES:
         place = seen[case.operator, case.form] = seen.get((case.operator, case.form), -1) + 1
         for number, precision in enumerate(LIMIT):
             stage = pytest.mark.stage(2 * min(place, 1) + 1 - number)
-            found.append(pytest.param(case, precision, marks=stage, id=f"operator {precision}, {case.name}"))
-    return found
+            parameters.append(pytest.param(case, precision, marks=stage, id=f"operator {precision}, {case.name}"))
+    return parameters
 
 
 @pytest.mark.parametrize(("case", "precision"), cases())

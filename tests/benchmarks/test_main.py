@@ -40,10 +40,10 @@ def test_an_option_that_lacks_others_says_which(words, said, monkeypatch, capsys
 
 
 def test_a_list_runs_on_several_gpus_and_its_record_becomes_a_page_where_asked(tmp_path, monkeypatch, capsys):
-    record, given, pages = tmp_path / "joined.json", [], []
+    record, calls, pages = tmp_path / "joined.json", [], []
 
     def run(*what):
-        given.append(what)
+        calls.append(what)
         record.write_text(json.dumps({"rows": []}))
 
     def write(*what):
@@ -55,11 +55,11 @@ def test_a_list_runs_on_several_gpus_and_its_record_becomes_a_page_where_asked(t
     words = ["--gpu", "--rows", "rows.txt", "--gpus", "0,3", "--seconds", "90", "--json", record]
     give(monkeypatch, *words, "--no-page")
     assert command.main() == 0
-    assert given == [(Path("rows.txt"), ["0", "3"], 90.0, record, tmp_path / "joined.work")]
+    assert calls == [(Path("rows.txt"), ["0", "3"], 90.0, record, tmp_path / "joined.work")]
     assert pages == []
     give(monkeypatch, *words, "--work", tmp_path / "kept", "--docs", tmp_path, "--keep")
     assert command.main() == 0
-    assert given[1][-1] == tmp_path / "kept"
+    assert calls[1][-1] == tmp_path / "kept"
     assert pages == [([record], "gpu", tmp_path, True)]
     assert "written: page.md" in capsys.readouterr().out
 
@@ -73,8 +73,8 @@ def test_a_list_runs_on_several_gpus_and_its_record_becomes_a_page_where_asked(t
     ],
 )  # fmt: skip
 def test_the_rows_are_those_of_the_processor_of_the_gpu_or_of_single_operators(words, files, tmp_path, monkeypatch):
-    given = []
-    monkeypatch.setattr(command, "run", lambda *what: given.append(what) or 3)
+    calls = []
+    monkeypatch.setattr(command, "run", lambda *what: calls.append(what) or 3)
     give(monkeypatch, *words, "--json", tmp_path / "record.json")
     assert command.main() == 3  # no row was finished
-    assert given[0][1] == files
+    assert calls[0][1] == files

@@ -20,12 +20,12 @@ from pytrtplugins.errors import FieldError, PluginError, RegistryError, Serializ
 def test_layouts_and_scales_of_all_tensors_are_kept_for_the_kernels():
     x = ptp.TensorDesc("x", (1, 4), ptp.DType.INT8, scale=0.5)
     y = ptp.TensorDesc("y", (1, 4), ptp.DType.INT8, scale=0.25, layout="nhwc")
-    given = []
-    plugin = SimpleNamespace(handle=SimpleNamespace(configure=lambda *descs: given.append(descs)))
+    configured = []
+    plugin = SimpleNamespace(handle=SimpleNamespace(configure=lambda *descs: configured.append(descs)))
     native.NativePlugin.configure(plugin, [x, x], [y, ptp.TensorDesc("z", (1,))])
     assert plugin._scales == (0.5, 0.5, 0.25, 0.0)
     assert plugin._layouts == ("linear", "linear", "nhwc", "linear")
-    assert given == [([x, x], [y, ptp.TensorDesc("z", (1,))])]
+    assert configured == [([x, x], [y, ptp.TensorDesc("z", (1,))])]
 
 
 @pytest.mark.parametrize("error", [None, PluginError("no")])

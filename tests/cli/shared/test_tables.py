@@ -47,19 +47,19 @@ def test_a_benchmark_has_its_percentiles_and_rates_in_the_order_of_its_columns(c
     ],
 )
 def test_columns_have_the_names_of_what_stands_in_them(monkeypatch, print_facts, facts, heads):
-    found = []
-    monkeypatch.setattr(tables, "print_table", lambda columns, rows: found.append(tuple(columns)))
+    printed = []
+    monkeypatch.setattr(tables, "print_table", lambda columns, rows: printed.append(tuple(columns)))
     print_facts(SimpleNamespace(**facts))
-    assert found == heads
+    assert printed == heads
 
 
 def test_a_benchmarks_columns_have_their_units(monkeypatch):
-    found = []
-    monkeypatch.setattr(tables, "print_table", lambda columns, rows: found.append(tuple(columns)))
+    printed = []
+    monkeypatch.setattr(tables, "print_table", lambda columns, rows: printed.append(tuple(columns)))
     print_benchmark(Benchmark((Row("a", reason="none"),), 5, 2, {}, {"processor": ""}, 0.5, "today"))
     times = ("", "p50 ms", "p90 ms", "p99 ms", "speed")
     others = ("runs/s, 2 at a time", "memory", "build s", "error", "runs")
-    assert found == [(*times, *others), ("not timed", "reason")]
+    assert printed == [(*times, *others), ("not timed", "reason")]
 
 
 @pytest.mark.parametrize(("line", "text"), [(7, "7"), (0, "")])

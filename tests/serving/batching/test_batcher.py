@@ -141,8 +141,8 @@ def test_outputs_of_another_byte_order_keep_their_values():
 
 
 def test_an_image_that_cannot_be_decoded_is_the_clients_error():
-    told = client_error(Double(), "preprocess", ImageError("image: damaged\nDo: fetch it again"))
-    assert (told.status, str(told)) == (400, "image: damaged")
+    reply = client_error(Double(), "preprocess", ImageError("image: damaged\nDo: fetch it again"))
+    assert (reply.status, str(reply)) == (400, "image: damaged")
 
 
 def test_what_a_model_refuses_stays_as_it_is():

@@ -33,11 +33,11 @@ def layer(graph, x, channels, filters, taps, op="Conv", bias=True, **attributes)
 def kinds(graph, *results, float_type=DType.FLOAT32, opset=20):
     """The kinds of the steps, all captured, that give onnxruntime's numbers."""
     model = graph.model(*results, opset=opset)
-    found, execution = run_on_host(model, graph.inputs, float_type)
+    outputs, execution = run_on_host(model, graph.inputs, float_type)
     room = 1e-5 if float_type is DType.FLOAT32 else 3e-3
     for info, wanted in zip(model.graph.output, literal(model, graph.inputs), strict=True):
-        assert found[info.name].shape == wanted.shape
-        assert relative(found[info.name], wanted) < room
+        assert outputs[info.name].shape == wanted.shape
+        assert relative(outputs[info.name], wanted) < room
     assert all(step.capturable for step in execution.plan.steps)
     return [step.kind for step in execution.plan.steps]
 
@@ -74,25 +74,25 @@ def windows(draw, op):
 
 @given(windows("Conv"))
 def test_a_convolution_in_any_form_is_one_step(case):
-    found = kinds(*case)
-    assert found.count("conv") == 1
-    assert set(found) <= {"conv", *COPIES}
+    step_kinds = kinds(*case)
+    assert step_kinds.count("conv") == 1
+    assert set(step_kinds) <= {"conv", *COPIES}
 
 
 @given(windows("ConvTranspose"))
 def test_a_transposed_convolution_in_any_form_is_one_step_and_a_copy(case):
-    found = kinds(*case)
-    assert found.count("conv") == 1
-    assert set(found) <= {"conv", *COPIES}
+    step_kinds = kinds(*case)
+    assert step_kinds.count("conv") == 1
+    assert set(step_kinds) <= {"conv", *COPIES}
 
 
 @pytest.mark.parametrize("op", ["AveragePool", "MaxPool"])
 def test_a_pool_in_any_form_is_one_step(op):
     @given(windows(op))
     def is_one_step(case):
-        found = kinds(*case)
-        assert found.count("pool") == 1
-        assert set(found) <= {"pool", "reformat"}
+        step_kinds = kinds(*case)
+        assert step_kinds.count("pool") == 1
+        assert set(step_kinds) <= {"pool", "reformat"}
 
     is_one_step()
 
@@ -108,8 +108,8 @@ def test_a_chain_with_a_residual_has_no_copies_between(float_type):
     first = graph.add("Relu", layer(graph, "x", 16, 32, 3, pads=[1, 1]))
     second = graph.add("Add", layer(graph, first, 32, 32, 3, pads=[1, 1]), first)
     last = graph.add("Gelu", layer(graph, graph.add("Relu", second), 32, 16, 4, strides=[2]))
-    found = kinds(graph, last, float_type=float_type)
-    assert found == ["reformat", "conv", "conv", "conv"]
+    step_kinds = kinds(graph, last, float_type=float_type)
+    assert step_kinds == ["reformat", "conv", "conv", "conv"]
 
 
 def test_rows_of_a_transformer_are_read_and_written_as_they_lie():
@@ -199,8 +199,8 @@ class Row(Net):
 def test_codes_stay_codes_between_the_layers(precision, kind, room):
     inputs = {"data": random(2, 16, 24)}
     model = in_codes(Row().network(), inputs, precision)
-    found, execution = run_on_host(model, inputs)
-    assert relative(found["last"], literal(model, inputs)[0]) < room
+    outputs, execution = run_on_host(model, inputs)
+    assert relative(outputs["last"], literal(model, inputs)[0]) < room
     steps, tensors = execution.plan.steps, execution.plan.tensors
     own = [step for step in steps if step.kind in ("conv", "pool")]
     assert len(own) == 7
@@ -226,8 +226,8 @@ def of_any_length(**borders):
 @pytest.mark.parametrize("length", [24, 31])
 def test_lengths_may_be_free(length, borders):
     model, inputs = of_any_length(**borders), {"data": random(3, 16, length)}
-    found, execution = run_on_host(model, inputs)
-    assert relative(found["last"], literal(model, inputs)[0]) < 2e-6
+    outputs, execution = run_on_host(model, inputs)
+    assert relative(outputs["last"], literal(model, inputs)[0]) < 2e-6
     steps = [step.kind for step in execution.plan.steps if step.kind != "pointwise"]
     assert steps == ["reformat", "conv", "conv", "pool", "conv", "conv"]
 

@@ -22,9 +22,9 @@ def check(layer, precision):
     engine = ptp.build(model, engine="cuda", precision=precision, settings={"disable": ["tactics"]})
     with engine.create_context() as context:
         for _ in range(3):  # the first is captured
-            found = context.run(inputs)
+            outputs = context.run(inputs)
             for name, values in layer.wanted().items():
-                np.testing.assert_allclose(found[name], values, ROOM[precision], ROOM[precision], err_msg=name)
+                np.testing.assert_allclose(outputs[name], values, ROOM[precision], ROOM[precision], err_msg=name)
         segments = next(iter(context._ready.values())).execution.segments
         assert len(segments) == 1
         assert segments[0].graph is not None
@@ -98,6 +98,6 @@ def test_layers_side_by_side_on_streams_of_one_graph_do_not_wait_for_each_other(
     engine = ptp.build(model, engine="cuda", precision="fp32", settings={"disable": ["tactics", "dead-layers"]})
     with engine.create_context() as context:
         for _ in range(20):
-            found = context.run(inputs)
+            outputs = context.run(inputs)
         for name in "yz":
-            np.testing.assert_allclose(found[name], layer.wanted()["y"], 5e-6, 5e-6)
+            np.testing.assert_allclose(outputs[name], layer.wanted()["y"], 5e-6, 5e-6)
