@@ -14,12 +14,12 @@ from ....model.ir import array_of, dims_of, is_op, operand, swap
 from ....utils.optional import require
 from .new_nodes import NewNodes
 from .operations import is_elementwise
-from .rewrite import codes_scale
+from .rewrite import codes_scale, is_float
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Form", "VolumeForms", "volume_dims"]
+__all__ = ["Form", "VolumeForms", "row_major_pools", "volume_dims"]
 
 Dims = tuple[Any, ...]
 _QUANTIZING = ("DequantizeLinear", "QuantizeLinear")
@@ -46,6 +46,31 @@ def volume_dims(value: ir.Value | None) -> Dims | None:
     dims = dims_of(value)
     known = dims is not None and len(dims) == 5 and all(isinstance(dim, int) and dim for dim in dims[1:])
     return dims if dims is not None and known and dims[0] is not None else None
+
+
+def row_major_pools(graph: ir.Graph) -> set[ir.Node]:
+    """Pools of float volumes that are connected with no convolution, not even through elementwise operators, Concat or Q/DQ.
+
+    Those of dequantized volumes are left out: a MaxPool works on the codes.
+    """
+    layers = [node for node in graph if not node.domain and node.inputs and volume_dims(node.inputs[0])]
+    pools = {node for node in layers if node.op_type in ("AveragePool", "MaxPool") and is_float(node)}
+    queue = [node for node in layers if pools and node.op_type in ("Conv", "ConvTranspose")]
+    reached = set(queue)
+    while queue:
+        node = queue.pop()
+        values = [value for value in (*node.inputs, *node.outputs) if value is not None and volume_dims(value)]
+        inner = [value for value in values if not value.is_graph_input()]
+        for other in [each for value in inner for each in (value.producer(), *value.consumers())]:
+            if other is not None and other not in reached and _carries_volumes(other, pools):
+                reached.add(other)
+                queue.append(other)
+    codes = {use.node for node in graph if is_op(node, "DequantizeLinear") for use in node.outputs[0].uses()}
+    return pools - reached - codes
+
+
+def _carries_volumes(node: ir.Node, pools: set[ir.Node]) -> bool:
+    return node in pools or is_elementwise(node) or (not node.domain and node.op_type in ("Concat", *_BY_CHANNEL))
 
 
 @dataclass

@@ -22,7 +22,7 @@ from .data_dependent import data_dependent_values
 from .new_nodes import NewNodes
 from .qdq import computed_constant
 from .rewrite import is_around_zero, is_float
-from .volume_forms import Dims, Form, VolumeForms, volume_dims
+from .volume_forms import Dims, Form, VolumeForms, row_major_pools, volume_dims
 from .volume_layer import Found, Layer, frames_at
 from .volume_transposed_convolution import transposed_convolution
 
@@ -49,7 +49,8 @@ class WriteVolumes(Pass):
        copied, kD times as many values as the volume has; from a volume of up to 4 channels the columns of a window are copied as
        channels too, and filters of D x 1 x 1 with a stride get those places alone that they read.
 
-    A ConvTranspose becomes one of frames (`transposed_convolution`), a pool one of frames and then one of lines. Elementwise
+    A ConvTranspose becomes one of frames (`transposed_convolution`), a pool one of frames and then one of lines; a pool that no
+    convolution is connected with stays, since its tensors are row-major, for which there is one kernel. Elementwise
     operators, Q/DQ and Concat of channels between these work on the images, so that a chain of convolutions has no copies but
     those of case 4.
 
@@ -64,9 +65,9 @@ class WriteVolumes(Pass):
         graph, modified = model.graph, False
         if not any(node.op_type in _LAYERS and volume_dims(node.inputs[0]) for node in graph if node.inputs):
             return PassResult(model, False)
-        hanging, forms = data_dependent_values(graph), VolumeForms(graph)
+        hanging, forms, alone = data_dependent_values(graph), VolumeForms(graph), row_major_pools(graph)
         for node in list(graph):
-            if hanging.isdisjoint(node.outputs):
+            if hanging.isdisjoint(node.outputs) and node not in alone:
                 with naming(node_name(node), node.op_type):
                     modified |= _write(forms, node) or forms.carry(node)
         if modified:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .quantization import centered, requantized
 from .table import Attributes, op
@@ -49,6 +50,24 @@ class Windows:
         room = [(0, 0), (0, 0), *zip(self.begins, self.ends, strict=True)]
         return xp.pad(x, room, constant_values=value) if any(map(any, room)) else x
 
+    def counts(
+        self, attributes: Attributes, sizes: Sequence[int], outputs: Sequence[int]
+    ) -> list[npt.NDArray[np.int64]]:
+        """How many positions of each window count for a mean, along each axis; the product is that of the whole window.
+
+        With ``count_include_pad`` padding counts too, but not what ``ceil_mode`` reaches behind it.
+        """
+        is_given, include = attributes.get("auto_pad", "NOTSET") == "NOTSET", attributes.get("count_include_pad", 0)
+        pads = tuple(attributes.get("pads", (0,) * (2 * len(sizes))))
+        ends = pads[len(sizes) :] if is_given else self.ends
+        counts = []
+        for axis, (size, count) in enumerate(zip(sizes, outputs, strict=True)):
+            low, high = (-self.begins[axis], size + ends[axis]) if include else (0, size)
+            first = np.arange(count)[:, None] * self.strides[axis] - self.begins[axis]
+            places = first + np.arange(self.kernel[axis]) * self.dilations[axis]
+            counts.append(((places >= low) & (places < high)).sum(1))
+        return counts
+
     def taps(self, x: Any, outputs: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Any]]:
         """Each position in the window, and what all windows have there."""
         for place in itertools.product(*map(range, self.kernel)):
@@ -86,18 +105,10 @@ def _max_pool(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
 @op("AveragePool")
 def _average_pool(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
     window, outputs = Windows.of(attributes, attributes["kernel_shape"], x.shape[2:], dims[0][2:]), dims[0][2:]
-    given = tuple(attributes.get("pads", (0,) * (2 * len(outputs))))[len(outputs) :]
-    sums = sum(part for _, part in window.taps(window.padded(xp, x, 0), outputs))
-    counted = xp.ones((1, 1, *x.shape[2:]), np.float32)
-    if attributes.get("count_include_pad"):  # padding counts; what ceil_mode reaches behind it does not
-        ends = given if attributes.get("auto_pad", "NOTSET") == "NOTSET" else window.ends
-        room = [(0, 0), (0, 0), *zip(window.begins, ends, strict=True)]
-        counted = xp.pad(counted, room, constant_values=1)
-        rest = [(0, max(0, all_ - one)) for all_, one in zip(window.ends, ends, strict=True)]
-        counted = xp.pad(counted, [(0, 0), (0, 0), *rest])
-    else:
-        counted = window.padded(xp, counted, 0)
-    return sums / sum(part for _, part in window.taps(counted, outputs))
+    sums, counted = sum(part for _, part in window.taps(window.padded(xp, x, 0), outputs)), np.float32(1)
+    for counts in window.counts(attributes, x.shape[2:], outputs):
+        counted = counted[..., None] * counts.astype(np.float32)
+    return sums / xp.asarray(counted)
 
 
 @op("LpPool")

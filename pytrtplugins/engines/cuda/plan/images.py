@@ -14,13 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["image_tensors"]
 
-_SEEDS = frozenset(
-    (
-        *("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv"),
-        *("AveragePool", "LpPool", "MaxPool", "MaxUnpool"),
-    )
-)
-"""Operators that work on the pixels of images, whatever tensors of four axes otherwise are."""
+_SEEDS = frozenset(("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "LpPool", "MaxUnpool", "QLinearConv"))
+"""Operators that work on the pixels of images, whatever tensors of four axes otherwise are; the other pools take both."""
 _OTHER = frozenset(
     (
         *("Constant", "ConstantOfShape", "Expand", "Flatten", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze"),

@@ -16,6 +16,7 @@ __all__ = [
     "dense_format",
     "is_channel_concat",
     "is_float_product",
+    "is_linear_pool",
     "is_plain_activation",
     "is_plain_cast",
     "is_plain_pool",
@@ -35,6 +36,18 @@ def is_plain_pool(step: Step, tensors: Tensors) -> bool:
         and set(step.attributes.get("dilations", (1,))) == {1}
         and step.attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
     )
+
+
+def is_linear_pool(step: Step, tensors: Tensors) -> bool:
+    """Whether a MaxPool or AveragePool writes a row-major tensor, and reads values that lie so: no copies to NHWC are wanted."""
+    if step.op not in ("AveragePool", "MaxPool") or step.inputs[0] in tensors.constants:
+        return False
+    sources = [str(source.tensor) for source in tensors.move(step.inputs[0]).sources]
+    forms = [
+        tensors.natural(step.outputs[0]),
+        *(tensors.formats.get(tensors.casts.get(name, name)) for name in sources),
+    ]
+    return not any(form is not None and form.nhwc for form in forms)
 
 
 def is_plain_activation(step: Step, tensors: Tensors) -> bool:

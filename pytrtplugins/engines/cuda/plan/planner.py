@@ -169,8 +169,11 @@ class _Planner:
         elif op == "MatMul" and not node.domain and kinds.is_float_product(step, tensors):
             made = product_step(step, tensors, self.views)
             self.steps.append(replace(made, capturable="cublaslt-kernels" not in self.disabled))
+        elif self._moves_enabled and kinds.is_linear_pool(step, tensors) and self._add_indexed(node, step):
+            pass
         elif op in ("MaxPool", "AveragePool") and kinds.is_plain_pool(step, tensors):
             self._add_step(replace(step, kind="pool", inputs=self._inputs_as_nhwc(step)))
+            self.formats[outputs[0]] = tensors.image(outputs[0])
         elif op == "Cast" and kinds.is_plain_cast(step, tensors):
             move = tensors.moves[inputs[0]] if outputs[0] in self.results and tensors.is_moved(inputs[0]) else None
             if move is None or not self._add_alias(outputs[0], linear_copy(outputs[0], move, tensors, self.views)):

@@ -171,7 +171,7 @@ def test_every_pool_is_one_of_images(window, ceil, count, op):
     if op == "AveragePool":
         at["count_include_pad"] = int(count)
     graph = Volumes(x=random(2, 3, *size))
-    steps(graph, graph.add(op, "x", kernel_shape=kernel, **at))
+    steps(graph, graph.add(op, graph.conv("x", 3, 3, (1, 1, 1)), kernel_shape=kernel, **at))
 
 
 @settings(max_examples=10)
@@ -263,7 +263,18 @@ def test_what_is_no_volume_of_known_sizes_stays():
     found, execution = run_on_host(net.model(computed), net.inputs)
     assert [step.op for step in execution.plan.steps if step.kind == "generic"] == ["Conv"]
     net = Volumes(data=random(1, 3, 4, 6, 6))
-    pool = net.add("MaxPool", "data", kernel_shape=[2, 2, 2], dilations=[2, 1, 1])
+    pool = net.add("MaxPool", net.conv("data", 3, 3, (1, 1, 1)), kernel_shape=[2, 2, 2], dilations=[2, 1, 1])
     found, execution = run_on_host(net.model(pool), net.inputs)
-    assert [step.op for step in execution.plan.steps] == ["MaxPool"]
-    np.testing.assert_array_equal(found[pool], outputs(net.model(pool), net.inputs)[0])
+    assert relative(found[pool], outputs(net.model(pool), net.inputs)[0]) < 2e-6
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_a_pool_without_convolutions_stays_one_of_volumes(op):
+    net = Volumes(data=random(1, 3, 4, 6, 6), other=random(1, 3, 2, 3, 3))
+    pool = net.add(op, net.add("Sin", "data"), kernel_shape=[2, 2, 2], strides=[2, 2, 2])
+    assert steps(net, net.add("Concat", pool, "other", axis=1)) == ["Pointwise", "indexed", "Move"]
+    net = Volumes(data=random(1, 3, 4, 6, 6))
+    beside = net.add(op, "data", kernel_shape=[1, 1, 1])  # reads the same input as a convolution
+    assert "pool" not in steps(net, beside, net.conv("data", 3, 8))
+    joined = net.add("Concat", beside, net.conv("data", 3, 8), axis=1)
+    assert "pool" in steps(net, net.add("Sin", joined))

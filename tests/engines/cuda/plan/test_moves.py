@@ -23,6 +23,11 @@ class Movements(Graph):
         numbers = [self.constant(np.array([number])) for number in (start, end, axis, step)]
         return self.add("Slice", x, *numbers)
 
+    def pixels(self, x, channels):
+        """The same values in NHWC: a convolution's output."""
+        ones = self.constant(np.ones((channels, 1, 1, 1), np.float32))
+        return self.add("Conv", x, ones, group=channels)
+
     def roll(self, x, axis, first):
         return self.add("Concat", self.slice(x, axis, first), self.slice(x, axis, 0, first), axis=axis)
 
@@ -82,7 +87,7 @@ def test_elementwise_results_are_written_turned_only_if_nothing_reads_them_as_th
 
 @pytest.mark.parametrize("channels", [16, 6])
 def test_a_normalization_of_groups_is_one_kernel_of_rows(channels):
-    """Of images in NHWC too, as pools give them."""
+    """Of images in NHWC too, as convolutions give them."""
     groups = 2
     for opset, size in ((21, channels), (18, groups)):
         graph = Movements(x=random(2, channels, 5, 7))
@@ -90,10 +95,10 @@ def test_a_normalization_of_groups_is_one_kernel_of_rows(channels):
         last = graph.add("GroupNormalization", "x", *factors, num_groups=groups)
         assert graph.check(last, opset=opset) == ["pointwise"]
     graph = Movements(x=random(2, channels, 5, 7))
-    first = graph.add("MaxPool", "x", kernel_shape=[1, 1])
+    first = graph.pixels("x", channels)
     factors = graph.factors(groups, (1, 2))
     last = graph.add("GroupNormalization", first, *factors, num_groups=groups)
-    assert graph.check(last, opset=18) == ["reformat", "pool", "pointwise"]
+    assert graph.check(last, opset=18) == ["reformat", "conv", "pointwise"]
 
 
 def test_a_constant_is_joined_in_the_type_of_the_tensor():
@@ -190,7 +195,7 @@ def movements(draw):
     """A graph of random nodes that move values, and its last tensor."""
     dims = draw(st.lists(st.integers(1, 6), min_size=1, max_size=4))
     graph = Movements(x=random(*dims))
-    last = graph.add("MaxPool", "x", kernel_shape=[1, 1]) if len(dims) == 4 else "x"  # which makes it an image
+    last = graph.pixels("x", dims[1]) if len(dims) == 4 else "x"
     for _ in range(draw(st.integers(1, 6))):
         kind = draw(st.sampled_from(["slice", "turn", "reshape", "roll", "pad", "join", "tile"]))
         axis = draw(st.integers(0, len(dims) - 1))
@@ -226,7 +231,11 @@ def movements(draw):
             last, dims[axis] = graph.add("Tile", last, graph.constant(np.array(counts))), 2 * size
         if np.prod(dims) > 5000:
             break
-    return graph, graph.add("MaxPool", last, kernel_shape=[1, 1]) if len(dims) == 4 else last
+    ends = [
+        last,
+        *([] if len(dims) != 4 else [graph.pixels(last, dims[1]), graph.add("MaxPool", last, kernel_shape=[1, 1])]),
+    ]
+    return graph, draw(st.sampled_from(ends))
 
 
 @given(movements(), st.booleans())

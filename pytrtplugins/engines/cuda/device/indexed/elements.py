@@ -12,7 +12,7 @@ from ..pointwise import THREADS, count_lines, element_text, pointwise_loops, sto
 from ..text import C_TYPES
 from .table import KernelSource, Node, library
 
-__all__ = ["At", "ElementKernel"]
+__all__ = ["At", "ElementKernel", "table_text"]
 
 At = Callable[[Sequence[Index]], Sequence[Index]]
 """Place in the output → the place in an input."""
@@ -26,13 +26,14 @@ class ElementKernel:
         data: Place in the output → that in the first input, whose values a thread reads side by side where they lie so.
         fixed: Axes of the output along which a position changes.
         files: Of functions that the kernel calls.
+        lanes: Values of a thread, which lie side by side in the output; 0: as many as do in the first input, too.
     """
 
-    def __init__(self, node: Node, data: At, fixed: Sequence[int], files: Sequence[str] = ()) -> None:
+    def __init__(self, node: Node, data: At, fixed: Sequence[int], files: Sequence[str] = (), lanes: int = 0) -> None:
         self.node, self._data, self._files = node, data, files
         self.output: Format = node.output
         self.rank = len(node.output.dims)
-        self.loops = self._loops(fixed)
+        self.loops = pointwise_loops((), [self.output], lanes) if lanes else self._loops(fixed)
         self.type = C_TYPES[node.output.dtype]
         self.at = self.loops.at(self.rank, 1, Index())
 
@@ -84,3 +85,8 @@ class ElementKernel:
             return False
         x: Operand = self.node.inputs[0]
         return x.run(lanes, lambda run, lane: self._data(loops.at(rank, run, lane))) == lanes
+
+
+def table_text(kind: str, name: str, numbers: Sequence[float]) -> str:
+    """C: constants that each thread reads by their places."""
+    return f"__device__ const {kind} {name}[] = {{{', '.join(map(repr, numbers))}}};"

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .....tensor import DType
 from ...operators.resampling import resized_axes, weighted_places
 from ..index import Index
-from .elements import ElementKernel
+from .elements import ElementKernel, table_text
 from .table import FRACTIONS, Described, KernelSource, Node, indexed
 
 __all__: list[str] = []
@@ -52,8 +52,8 @@ def _resize(node: Node) -> KernelSource:
     tables, body, weights = list[str](), [f"{real} sums[{kernel.lanes}] = {{}};"], list[str]()
     for axis, (where, factors) in taps.items():
         count = where.shape[1]
-        tables.append(_table("unsigned", f"places{axis}", where.ravel().tolist()))
-        tables.append(_table("float", f"weights{axis}", factors.ravel().tolist()))
+        tables.append(table_text("unsigned", f"places{axis}", where.ravel().tolist()))
+        tables.append(table_text("float", f"weights{axis}", factors.ravel().tolist()))
         number = f"({kernel.at[axis].text}) * {count}u + t{axis}"
         body += [
             f"for (unsigned t{axis} = 0; t{axis} < {count}u; ++t{axis}) {{",
@@ -66,8 +66,3 @@ def _resize(node: Node) -> KernelSource:
     return kernel.source(
         [*body, f"    if (lane < count) q0.values[lane] = static_cast<{kernel.type}>(sums[lane]);"], tables
     )
-
-
-def _table(kind: str, name: str, numbers: Sequence[float]) -> str:
-    """C: constants that each thread reads by their places."""
-    return f"__device__ const {kind} {name}[] = {{{', '.join(map(repr, numbers))}}};"

@@ -42,6 +42,13 @@ CASES = [
     *(("CumSum", [random(*dims), ints(1)[0]], {"exclusive": 1, "reverse": 1}, 1) for dims in ((2, 9000), (3, 4, 12000), (2, 5))),
     *(("Resize", [random(1, 5, 20, 30), None, np.array([1, 1, scale, scale], np.float32)], {"mode": "cubic", "antialias": 1}, 1)
       for scale in (2, 0.4)),
+    *((op, [random(*dims).astype(kind)], {"kernel_shape": kernel, "strides": strides, "pads": pads, "dilations": dilations}, 1)
+      for op, kind in (("MaxPool", np.float32), ("MaxPool", np.float16), ("AveragePool", np.float32))
+      for dims, kernel, strides, pads, dilations in (
+          ((2, 64, 1000), [3], [2], [1, 0], [1]), ((2, 3, 500), [40], [3], [9, 20], [2]),
+          ((1, 64, 112, 112), [3, 3], [2, 2], [1] * 4, [1, 1]), ((4, 256, 56, 56), [2, 2], [2, 2], [0] * 4, [1, 1]),
+          ((2, 5, 41, 43), [3, 5], [1, 2], [1, 2, 2, 0], [2, 3]), ((2, 64, 16, 56, 56), [2] * 3, [2] * 3, [0] * 6, [1] * 3),
+          ((2, 5, 9, 10, 24), [3, 2, 3], [2, 1, 1], [1] * 6, [1] * 3))),
     ("OneHot", [indices(30, 50), ints(30)[0], np.array([0.5, 2], np.float32)], {"axis": 0}, 1),
     ("Trilu", [random(3, 70, 90), ints(2)[0]], {}, 1),
     *((op, [random(*dims)], {"axis": 1}, 1) for op in ("ArgMax", "ArgMin") for dims in ((2, 3000), (2, 21, 200, 200), (3, 5))),
