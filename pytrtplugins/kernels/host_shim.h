@@ -151,6 +151,7 @@ template <typename T> inline T atomicAdd(T* p, T value) { PytrtAtomic const one;
 template <typename T> inline T atomicMax(T* p, T value) { PytrtAtomic const one; T const old = *p; if (old < value) *p = value; return old; }
 template <typename T> inline T atomicMin(T* p, T value) { PytrtAtomic const one; T const old = *p; if (value < old) *p = value; return old; }
 template <typename T> inline T atomicExch(T* p, T value) { PytrtAtomic const one; T const old = *p; *p = value; return old; }
+template <typename T> inline T atomicCAS(T* p, T wanted, T value) { PytrtAtomic const one; T const old = *p; if (old == wanted) *p = value; return old; }
 inline void __threadfence() {}
 
 static uint3 threadIdx, blockIdx;

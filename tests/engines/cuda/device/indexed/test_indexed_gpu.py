@@ -32,6 +32,12 @@ CASES = [
     *((op, [random(40, 64), index, random(*updates, seed=1)], {"reduction": reduction}, 1)
       for reduction in ("none", "add", "mul", "max", "min")
       for op, index, updates in (("ScatterElements", indices(40, 90, 50), (90, 50)), ("ScatterND", indices(40, 70, 1), (70, 64)))),
+    *(("ScatterElements", [random(*data), indices(data[axis], *dims), random(*dims, seed=1)], {"reduction": reduction, "axis": axis}, 1)
+      for reduction in ("none", "add")
+      for data, dims, axis in (((8, 1000), (8, 100), 1), ((840, 256), (300, 256), 0), ((64, 50, 30), (64, 50, 7), 2),
+                               ((4, 5000), (4, 1300), 1), ((4, 5000), (4, 3000), 1), ((64, 9, 300), (64, 20, 300), 1))),
+    *(("ScatterND", [random(500, 33, 16), indices(9, count, 2), random(count, 16, seed=1)], {"reduction": reduction}, 1)
+      for reduction in ("none", "add") for count in (1, 1300, 2000)),
     *(("TopK", [np.round(random(2, length), 2), ints(k)], {"largest": largest}, 2)
       for length, k, largest in ((8400, 300, 1), (8400, 300, 0), (100, 100, 1), (50000, 4000, 1), (9000, 9000, 1), (100000, 10, 1))),
     ("TopK", [RNG.integers(0, 5, (2, 70000)), ints(2000)], {}, 2),

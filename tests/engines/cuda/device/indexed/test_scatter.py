@@ -41,6 +41,29 @@ def test_slices_of_equal_places(reduction):
     assert graph.check(last, rtol=1e-5, atol=1e-5) == ["pointwise", "indexed"]
 
 
+@pytest.mark.parametrize("reduction", ["none", "add"])
+@pytest.mark.parametrize(("name", "number"), [("_BLOCKS", 1), ("_SHARED_BYTES", 0)])
+def test_blocks_of_several_lines_and_lines_that_fit_into_no_table(reduction, name, number, monkeypatch):
+    monkeypatch.setattr(scatter, name, number)
+    graph = Graph(
+        x=random(3, 7, 9), i=indices(9, 3, 6, 11), j=indices(7, 3, 12, 9), u=random(3, 6, 11), v=random(3, 12, 9)
+    )
+    first = graph.add("ScatterElements", "x", "i", "u", axis=2, reduction=reduction)
+    second = graph.add("ScatterElements", first, "j", "v", axis=1, reduction=reduction)
+    assert graph.check(second, rtol=1e-5, atol=1e-5) == ["pointwise", "indexed", "pointwise", "indexed"]
+    graph = Graph(x=random(5, 4, 300), i=indices(5, 9, 1), u=random(9, 4, 300))
+    last = graph.add("ScatterND", "x", "i", "u", reduction=reduction)
+    assert graph.check(last, rtol=1e-5, atol=1e-5) == ["pointwise", "indexed"]
+
+
+@pytest.mark.parametrize("count", [2, 1000, 1365])
+def test_a_table_of_any_number_of_places(count):
+    index = np.concatenate([RNG.permutation(4096)[:count]] * 2)[-count - count // 2 :][:1365]
+    graph = Graph(x=random(4096), i=index, u=random(len(index), seed=1))
+    last = graph.add("ScatterElements", "x", "i", "u", reduction="add")
+    assert graph.check(last) == ["pointwise", "indexed"]
+
+
 def test_constant_places_that_differ_are_not_compared():
     at = {"known": {1: distinct(200, 50, 1)}}
     assert scatter._nd_are_distinct(at, ((200, 3), DType.FLOAT32))
