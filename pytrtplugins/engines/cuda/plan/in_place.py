@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
+from ..device.batches import batched
 from ..device.cublaslt import is_matrix
 from ..device.layout import Format, Strides, linear
 from ..device.moves import Move, Reshaped, Source
@@ -19,6 +21,8 @@ __all__ = ["cast_alias", "dense_alias", "linear_copy", "product_step"]
 
 _MAX_CALLS = 4
 """Calls of cuBLASLt, each for a batch of products, that take less time than a copy and one call."""
+_CALL_BYTES = 4 << 20
+"""What is copied in the time of a call."""
 
 
 def dense_alias(name: str, move: Move, tensors: Tensors) -> tuple[str, Format] | None:
@@ -74,6 +78,7 @@ def product_step(step: Step, tensors: Tensors, views: ChannelViews) -> Step:
     """Make the step of a MatMul, and set the format of its result.
 
     Factors are read as they lie, where strides say it, rows or columns have no gaps, and few calls do it; else they are copied.
+    Small ones that are broadcast along several axes are copied with all their repetitions, so that one call does all.
     Constants stay constants.
 
     Args:
@@ -86,25 +91,55 @@ def product_step(step: Step, tensors: Tensors, views: ChannelViews) -> Step:
     """
     names, places = list(step.inputs), dict[int, tuple[int, Strides]]()
     result = linear(*tensors.described(step.outputs[0]))
+    found = {index: view for index, name in enumerate(names) if (view := _factor_view(name, result, tensors))}
+    forms = [
+        found[index][2] if index in found else linear(tensors.dims(name), result.dtype)
+        for index, name in enumerate(names)
+    ]
+    repeated = _repeated_dims(forms, [name in tensors.constants for name in names], result)
     for index, name in enumerate(step.inputs):
-        dims = tensors.dims(name)
-        if name in tensors.constants:
-            continue
-        source, form, view = _view(tensors.moves[name], tensors, True) if tensors.is_moved(name) else ("", None, None)
-        strides = view.strides if view is not None and form is not None and form.dtype is result.dtype else None
-        if (
-            view is not None
-            and strides is not None
-            and is_matrix(dims, strides)
-            and _batch_count(dims, strides) <= _MAX_CALLS
-        ):
-            places[index] = view.offset, Strides(dims, result.dtype, strides)
-            names[index] = source
-            views.dense.add(source)
-        else:
-            names[index] = tensors.as_format(name, linear(dims, result.dtype), exact=True)
+        if index in repeated:
+            names[index] = tensors.expanded(name, repeated[index], result.dtype)
+        elif index in found:
+            names[index], *place = found[index]
+            places[index] = place[0], place[1]
+            views.dense.add(names[index])
+        elif name not in tensors.constants:
+            names[index] = tensors.as_format(name, linear(tensors.dims(name), result.dtype), exact=True)
     tensors.formats[step.outputs[0]] = result
     return replace(step, kind="matmul", attributes={"factors": places}, inputs=tuple(names))
+
+
+def _factor_view(name: str, result: Format, tensors: Tensors) -> tuple[str, int, Strides] | None:
+    """The tensor in whose memory a moved factor is read, its first value there, and its strides; None where it has to be copied."""
+    if name in tensors.constants or not tensors.is_moved(name):
+        return None
+    (source, form, view), dims = _view(tensors.moves[name], tensors, True), tensors.dims(name)
+    strides = view.strides if view is not None and form is not None and form.dtype is result.dtype else None
+    if view is None or strides is None or not is_matrix(dims, strides) or _batch_count(dims, strides) > _MAX_CALLS:
+        return None
+    return source, view.offset, Strides(dims, result.dtype, strides)
+
+
+def _repeated_dims(forms: Sequence[Format | Strides], constant: Sequence[bool], result: Format) -> dict[int, Dims]:
+    """Factors to replace by copies with all matrices that they are broadcast to, as the calls that this saves take longer.
+
+    Args:
+        forms: How both factors lie.
+        constant: Which of them are constants: their copies are made before the run.
+        result: How the result lies.
+
+    Returns:
+        The number of a factor → the dims of its copy.
+    """
+    if min(len(form.dims) for form in forms) < 2 or (calls := len(batched(forms[0], forms[1], result)[1])) == 1:
+        return {}
+    wanted = [(*result.dims[:-2], *form.dims[-2:]) for form in forms]
+    repeated = {index: wanted[index] for index in (0, 1) if math.prod(wanted[index]) != math.prod(forms[index].dims)}
+    after = [linear(repeated[index], result.dtype) if index in repeated else forms[index] for index in (0, 1)]
+    launches = len(batched(after[0], after[1], result)[1]) + sum(not constant[index] for index in repeated)
+    size = sum(math.prod(dims) for dims in repeated.values()) * result.dtype.itemsize
+    return repeated if size < (calls - launches) * _CALL_BYTES else {}
 
 
 def _batch_count(dims: Dims, strides: tuple[int, ...]) -> int:

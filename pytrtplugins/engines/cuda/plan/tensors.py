@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from ....errors import BuildError, DimsError
 from ....tensor import DType, evaluate_dims
 from ..device.index import Index
 from ..device.layout import CODES, Format, channels_last, linear
-from ..device.moves import Move, Source, reshaped
+from ..device.moves import Expanded, Move, Source, reshaped
 from .plan import Step
 
 __all__ = ["FLOATS", "Dims", "Tensors"]
@@ -161,7 +162,10 @@ class Tensors:
         """
         source = self.casts.get(name, name)
         if self.is_moved(source):
-            self._add_move_step(source, wanted if wanted.dtype is self.dtype(source) else self.natural(source))
+            form = wanted if wanted.dtype is self.dtype(source) else self.natural(source)
+            move = self._through_nhwc_copy(self.moves[source], form)
+            if move is self.moves[source] or not self.alias(source, move):
+                self._add_move_step(source, move, form)
         form = self.formats.get(source)
         if form is None and name not in self.constants:
             raise BuildError(f"engine 'cuda': tensor {name!r} is read and nothing computes it", engine="cuda")
@@ -177,11 +181,17 @@ class Tensors:
             self.steps.append(Step(kind, copy, op, {}, (source,), (copy,)))
         return self._copies[key]
 
-    def _add_move_step(self, name: str, form: Format) -> None:
-        """Add the step that copies the values of a moved tensor to memory of its own, in a format."""
-        move = self._through_nhwc_copy(self.moves[name], form)
-        if move is not self.moves[name] and self.alias(name, move):
-            return
+    def expanded(self, name: str, dims: Dims, dtype: DType) -> str:
+        """The name of a row-major copy of a tensor that is repeated along some axes; a step is added if there is none yet."""
+        copy = f"{name}@{dtype}{list(dims)}"
+        if name in self.constants and copy not in self.constants:
+            self.constants[copy] = np.broadcast_to(self.constants[name], dims).astype(dtype.numpy)
+        elif name not in self.constants and copy not in self.formats:
+            self._add_move_step(copy, Expanded(dims, self.move(name)), linear(dims, dtype))
+        return copy
+
+    def _add_move_step(self, name: str, move: Move, form: Format) -> None:
+        """Add the step that copies moved values to memory of their own, in a format."""
         names, reads = self.read([move], rounds=True)
         self.formats[name] = form
         attributes = {"operations": (), "results": (0,), "reads": reads}

@@ -4,7 +4,6 @@ import ctypes
 import enum
 import gc
 import itertools
-import math
 import sys
 from dataclasses import replace
 from types import ModuleType, SimpleNamespace
@@ -13,8 +12,9 @@ import numpy as np
 import pytest
 
 from pytrtplugins.engines.cuda.conv import cublaslt
-from pytrtplugins.engines.cuda.conv.cublaslt import CublasLtProvider, batched
+from pytrtplugins.engines.cuda.conv.cublaslt import CublasLtProvider
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, DirectProvider, Operands, Scratch
+from pytrtplugins.engines.cuda.device.batches import batched
 from pytrtplugins.engines.cuda.device.cublaslt import cublaslt_version, stored
 from pytrtplugins.engines.cuda.device.device import HostDevice, Tensor
 from pytrtplugins.engines.cuda.device.layout import Format, Strides, channels_last, linear
@@ -300,22 +300,6 @@ def test_a_product_of_computed_tensors_is_numpys(library, a, b, kind):
     scratch.fill(HostDevice())
     launch(STREAM)
     np.testing.assert_allclose(y.view, wanted, *room)
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "batch", "calls"),
-    [
-        ((2, 12, 19, 64), (2, 12, 64, 19), 24, 1),
-        ((2, 12, 19, 64), (64, 19), 1, 1),  # one matrix with all rows
-        ((2, 1, 3, 4), (1, 6, 4, 5), 6, 2),
-        ((2, 6, 3, 4), (6, 4, 5), 6, 2),
-    ],
-)
-def test_as_few_calls_as_can_be_are_made(a, b, batch, calls):
-    dims = (*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1])
-    product, places = batched(*(linear(each, HALF) for each in (a, b, dims)))
-    assert (product.batch, len(places)) == (batch, calls)
-    assert product.m * product.batch * calls == math.prod(dims) // dims[-1]
 
 
 def test_factors_are_parts_of_other_tensors(library):

@@ -9,6 +9,7 @@ from pytrtplugins.calibration import MinMaxCalibrator
 from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.lower.rewrite import DOMAIN
+from pytrtplugins.engines.cuda.plan import in_place
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.plugin.onnx_node import node_attributes
 from pytrtplugins.tensor import DType
@@ -281,6 +282,38 @@ def test_a_product_of_two_computed_tensors_is_captured_where_cublaslt_is(other, 
     steps = checked(net, model, float_type, disable=disable)
     assert [step.capturable for step in steps if step.kind == "matmul"] == [not disable]
     assert all(step.capturable for step in steps if step.kind != "matmul")
+
+
+@TYPES
+@pytest.mark.parametrize(
+    ("dims", "other", "wanted"),
+    [
+        ((6, 4, 3, 5), (4, 5, 3), ["pointwise", "pointwise", "matmul"]),  # Neg, a copy, one call
+        ((4, 5, 3), (6, 4, 3, 5), ["pointwise", "pointwise", "matmul"]),
+        ((5, 1, 3, 4), (1, 6, 4, 5), ["pointwise", "pointwise", "pointwise", "matmul"]),
+        ((2, 4, 3, 5), (4, 5, 3), ["pointwise", "matmul"]),  # two calls
+        ((6, 4, 3, 5), (5, 3), ["pointwise", "matmul"]),  # one
+    ],
+)
+def test_a_small_factor_that_several_axes_repeat_is_copied_and_one_call_made(dims, other, wanted, float_type):
+    net = Rows(*dims)
+    net.inputs["z"] = other
+    second = net.add("Neg", ["z"], "negated")
+    first = net.add("Identity", ["x"], "same")
+    steps = checked(net, net.model(net.add("MatMul", [first, second], "y")), float_type)
+    assert [kind for kind in kinds(steps) if kind != "reformat"] == wanted
+
+
+def test_a_large_factor_is_not_repeated(monkeypatch):
+    monkeypatch.setattr(in_place, "_CALL_BYTES", 64)
+    net = Rows(6, 4, 3, 5)
+    net.inputs["z"] = (4, 5, 3)
+    assert kinds(checked(net, net.model(net.add("MatMul", ["x", "z"], "y")))) == ["matmul"]
+
+
+def test_a_constant_factor_is_repeated_before_the_run():
+    net = Rows(6, 4, 3, 5)
+    assert kinds(checked(net, net.model(net.add("MatMul", ["x", net.values(4, 5, 3)], "y")))) == ["matmul"]
 
 
 def test_products_of_whole_numbers_or_of_nothing_stay():

@@ -55,7 +55,15 @@ def test_two_layers_with_gelu_and_a_residual(write, precision, disable):
 @pytest.mark.parametrize("precision", list(BOUNDS))
 @pytest.mark.parametrize(
     ("a", "b"),
-    [((12, 197, 64), (12, 64, 197)), ((2, 3, 7, 5), (3, 5, 9)), ((2, 1, 3, 16), (1, 6, 16, 1)), ((4, 8), (8,))],
+    [
+        ((12, 197, 64), (12, 64, 197)),
+        ((2, 3, 7, 5), (3, 5, 9)),
+        ((2, 1, 3, 16), (1, 6, 16, 1)),
+        ((4, 8), (8,)),
+        ((8, 4, 64, 64), (4, 64, 64)),
+        ((6, 16, 24), (5, 6, 24, 16)),
+        ((5, 1, 7, 16), (1, 6, 16, 9)),
+    ],
 )
 def test_products_of_computed_tensors(a, b, precision, disable):
     net = Rows(*a)
