@@ -21,6 +21,8 @@ _LONG, _MAX_SPLITS, _BLOCKS = 1 << 14, 16, 256
 """Values of a row that blocks share; how many blocks do, at most; and how many blocks are enough."""
 _MANY_ROWS, _SHORT = 1 << 15, 32
 """With so many rows, or so few values, an ArgMax has a thread for each row."""
+_PART, _MAX_PARTS = 1 << 10, 32
+"""Values of an ArgMax that a block has of a row that several share, at least; how many do, at most."""
 
 
 def _entry_bytes(dtype: DType) -> int:
@@ -100,7 +102,8 @@ def _arg(node: Node) -> KernelSource:
     rows, output = Rows(x.move.dims, at.get("axis", 0) % len(x.move.dims)), node.output
     alone = rows.count >= _MANY_ROWS or rows.length <= _SHORT
     share = 1 if alone else min(256, power_of_two(rows.length + 1) // 2)
-    threads = max(128, share)
+    splits = max(1, min(_MAX_PARTS, rows.length // _PART, _BLOCKS // rows.count))
+    threads = share if splits > 1 else max(128, share)
     place = Index.counter("place", rows.length)
     strides = list(output.strides)
     if len(strides) < len(rows.dims):  # keepdims=0
@@ -109,15 +112,17 @@ def _arg(node: Node) -> KernelSource:
     for index, stride in zip(rows.at(Index()), strides, strict=True):
         offset = offset + index * stride
     body = [
-        f"unsigned const number = blockIdx.x * {threads // share}u + threadIdx.x / THREADS;",
+        f"unsigned const number = blockIdx.x / SPLITS * {threads // share}u + threadIdx.x / THREADS;",
         f"unsigned const row = number < {rows.count}u ? number : {rows.count - 1}u;", *rows.lines(),
-        f"unsigned const best = best_place([&](unsigned place) {{ return {x.scalar(rows.at(place))}; }});",
-        f"if (number < {rows.count}u && threadIdx.x % THREADS == 0) {{",
+        f"auto const value_at = [&](unsigned place) {{ return {x.scalar(rows.at(place))}; }};",
+        f"unsigned const best = best_place(value_at, row, {rows.count}u, scratch);",
+        f"if (number < {rows.count}u && best < N) {{",
         f"    static_cast<{C_TYPES[output.dtype]}*>(y0)[{offset.text}] = best;", "}",
     ]  # fmt: skip
     constants = {
-        "N": rows.length, "THREADS": share, "BLOCK": threads, "LARGEST": int(node.op == "ArgMax"),
+        "N": rows.length, "THREADS": share, "BLOCK": threads, "SPLITS": splits, "LARGEST": int(node.op == "ArgMax"),
         "LAST": int(bool(at.get("select_last_index"))),
     }  # fmt: skip
     text = row_kernel_text(node, threads, ("order_keys.cu", "arg.cu"), constants, body)
-    return KernelSource(text, -(-rows.count // (threads // share)), threads, False)
+    scratch = rows.count * (splits * _entry_bytes(x.dtype) + 4) if splits > 1 else 0
+    return KernelSource(text, -(-rows.count // (threads // share)) * splits, threads, False, scratch)

@@ -57,7 +57,8 @@ CASES = [
           ((2, 5, 9, 10, 24), [3, 2, 3], [2, 1, 1], [1] * 6, [1] * 3))),
     ("OneHot", [indices(30, 50), ints(30)[0], np.array([0.5, 2], np.float32)], {"axis": 0}, 1),
     ("Trilu", [random(3, 70, 90), ints(2)[0]], {}, 1),
-    *((op, [random(*dims)], {"axis": 1}, 1) for op in ("ArgMax", "ArgMin") for dims in ((2, 3000), (2, 21, 200, 200), (3, 5))),
+    *((op, [random(*dims)], {"axis": 1}, 1) for op in ("ArgMax", "ArgMin")
+      for dims in ((2, 3000), (2, 21, 200, 200), (3, 5), (1, 50257), (9, 70000))),
 ]  # fmt: skip
 
 

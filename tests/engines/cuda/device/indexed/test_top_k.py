@@ -138,3 +138,17 @@ def test_many_short_rows_and_few_long_ones_and_what_is_no_number(op):
         outputs = run_on_host(prepare(model_of(op, [x], {"axis": axis})), {"x0": x})[0]
         wanted = (x.argmax if op == "ArgMax" else x.argmin)(axis=axis, keepdims=True)
         np.testing.assert_array_equal(outputs["y0"], wanted)
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("kind", [np.float16, np.int64])
+def test_blocks_that_share_a_row_find_the_first_or_the_last_in_each_run(last, kind):
+    x = RNG.integers(-9, 9, (3, 50257)).astype(kind)
+    model = model_of("ArgMax", [x], {"axis": 1, "select_last_index": last}, opset=13)
+    outputs, execution = run_on_host(prepare(model), {"x0": x})
+    wanted = 50256 - x[:, ::-1].argmax(1, keepdims=True) if last else x.argmax(1, keepdims=True)
+    np.testing.assert_array_equal(outputs["y0"], wanted)
+    execution.input("x0")[...] = x = np.roll(x, 777, 1)
+    execution.queue(None)
+    wanted = 50256 - x[:, ::-1].argmax(1, keepdims=True) if last else x.argmax(1, keepdims=True)
+    np.testing.assert_array_equal(execution.output("y0"), wanted)
