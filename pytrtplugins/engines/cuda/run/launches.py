@@ -20,6 +20,7 @@ from ..device.activation import PLAIN
 from ..device.attention import AttentionMaker, AttentionProblem, attention
 from ..device.device import Device, Tensor, bytes_of, rows_of
 from ..device.elements import decoded, encoded, from_stored, to_stored
+from ..device.indexed import INDEXED
 from ..device.layout import Format, linear
 from ..device.nhwc import Launch, patches, reformat
 from ..device.pool import pool
@@ -36,8 +37,8 @@ from .interpreter import Interpreter
 __all__ = ["StepBuilder"]
 
 _ACTIVATION = nhwc_kernel("activation")
-_INDEXING = frozenset(("Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND"))
-"""Operators that take values from positions, or put them there."""
+_CHECKED = frozenset(name for name, row in INDEXED.items() if row.checks)
+"""Operators whose values of input 1 may be out of range."""
 
 
 @dataclass
@@ -139,7 +140,7 @@ class StepBuilder:
 
     def _indexed(self, step: Step) -> Launch:
         """A kernel whose indices may be out of range: on the host its flag is looked at behind each run."""
-        if step.op not in _INDEXING or 1 in step.attributes["known"]:
+        if step.op not in _CHECKED or 1 in step.attributes["known"]:
             return self._generated.launch_indexed(step, None)
         if self.device.xp is not np:
             return self._generated.launch_indexed(step, self.indices.add(step.name, step.op))
@@ -237,7 +238,7 @@ class StepBuilder:
 
     def _index_flag(self, step: Step) -> Any:
         """The flag for indices out of range; None on the host, where they raise, and for other operators."""
-        if step.op not in _INDEXING or self.device.xp is np:
+        if step.op not in _CHECKED or self.device.xp is np:
             return None
         return IN_RANGE if step.inputs[1] in self.plan.constants else self.indices.add(step.name, step.op)
 

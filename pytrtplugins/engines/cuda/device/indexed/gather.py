@@ -16,7 +16,7 @@ def _fits(at: Any, inputs: Sequence[Described], outputs: Sequence[Described | No
     return bool(inputs[0][0]) and inputs[1][1] in INDICES
 
 
-@indexed("Gather", fits=_fits, fills=True)
+@indexed("Gather", fits=_fits, fills=True, checks=True)
 def _gather(node: Node) -> KernelSource:
     dims, rank = node.inputs[0].move.dims, len(node.inputs[1].move.dims)
     axis = node.attributes.get("axis", 0) % len(dims)
@@ -25,7 +25,7 @@ def _gather(node: Node) -> KernelSource:
     return _copied(kernel, {axis: node.inputs[1].scalar(kernel.at[axis : axis + rank])})
 
 
-@indexed("GatherElements", fits=_fits, fills=True)
+@indexed("GatherElements", fits=_fits, fills=True, checks=True)
 def _gather_elements(node: Node) -> KernelSource:
     dims = node.inputs[0].move.dims
     axis = node.attributes.get("axis", 0) % len(dims)
@@ -34,7 +34,7 @@ def _gather_elements(node: Node) -> KernelSource:
     return _copied(kernel, {axis: node.inputs[1].scalar(kernel.at)})
 
 
-@indexed("GatherND", fits=_fits, fills=True)
+@indexed("GatherND", fits=_fits, fills=True, checks=True)
 def _gather_nd(node: Node) -> KernelSource:
     dims, (*outer, count) = node.inputs[0].move.dims, node.inputs[1].move.dims
     batch = node.attributes.get("batch_dims", 0)

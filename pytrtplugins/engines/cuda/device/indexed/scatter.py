@@ -80,7 +80,7 @@ def _nd_are_distinct(at: Any, output: Described | None) -> bool:
     return bool(len(np.unique(places)) == places.size)
 
 
-@indexed("Scatter", "ScatterElements", fits=_fits, reads=(1, 2), fills=True)
+@indexed("Scatter", "ScatterElements", fits=_fits, reads=(1, 2), fills=True, checks=True)
 def _scatter_elements(node: Node) -> KernelSource:
     index, form = node.inputs[0], node.output
     dims = index.move.dims
@@ -95,7 +95,7 @@ def _scatter_elements(node: Node) -> KernelSource:
     return kernel.source(dims[axis], kernel.at[axis], key, other, target.text)
 
 
-@indexed("ScatterND", fits=_nd_fits, reads=(1, 2), fills=True)
+@indexed("ScatterND", fits=_nd_fits, reads=(1, 2), fills=True, checks=True)
 def _scatter_nd(node: Node) -> KernelSource:
     (index, updates), form = node.inputs, node.output
     *outer, count = index.move.dims

@@ -94,12 +94,14 @@ class IndexedOperator:
         write: The source for a node.
         reads: Places of the inputs that the kernel reads.
         fills: Whether the kernel writes zeros into the channels that fill a pixel's last 16 bytes.
+        checks: Whether values of input 1 may be out of range, which the kernel and the function of arrays report.
     """
 
     fits: Callable[[Attributes, Sequence[Described], Sequence[Described | None]], bool]
     write: Callable[[Node], KernelSource]
     reads: tuple[int, ...]
     fills: bool
+    checks: bool
 
 
 INDEXED: dict[str, IndexedOperator] = {}
@@ -111,11 +113,12 @@ def indexed(
     fits: Callable[[Attributes, Sequence[Described], Sequence[Described | None]], bool],
     reads: tuple[int, ...] = (0, 1),
     fills: bool = False,
+    checks: bool = False,
 ) -> Callable[[Callable[[Node], KernelSource]], Callable[[Node], KernelSource]]:
     """Note the function that writes the source of operators' kernels; arguments as in `IndexedOperator`."""
 
     def keep(write: Callable[[Node], KernelSource]) -> Callable[[Node], KernelSource]:
-        INDEXED.update(dict.fromkeys(names, IndexedOperator(fits, write, reads, fills)))
+        INDEXED.update(dict.fromkeys(names, IndexedOperator(fits, write, reads, fills, checks)))
         return write
 
     return keep
