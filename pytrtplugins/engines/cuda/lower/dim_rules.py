@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from ....model.ir import array_of, operand
 from ....model.operator_traits import Trait, operators
 from ....utils import optional
 from .dims import fused_dims
@@ -268,6 +269,10 @@ def _layer_norm(o: Operands) -> Sequence[Dims | None]:
 
 def _reverse_sequence(o: Operands) -> Sequence[Dims | None]:
     require_length(o, (1,), o[0][o.axis(1, len(o[0]), "batch_axis")], "the sequences")
+    lengths, steps = array_of(operand(o.node, 1)), o[0][o.axis(0, len(o[0]), "time_axis")]
+    if lengths is not None and lengths.size:
+        low, high = int(lengths.min()), int(lengths.max())
+        require(low >= 0 and high <= steps, f"a length is out of range, of {steps} steps: {low} to {high}")
     return [o[0]]
 
 

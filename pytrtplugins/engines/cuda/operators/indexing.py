@@ -89,9 +89,10 @@ def _trilu(xp: Any, attributes: Attributes, dims: Any, x: Any, k: Any = None) ->
 @op("ReverseSequence")
 def _reverse_sequence(xp: Any, attributes: Attributes, dims: Any, x: Any, lengths: Any) -> Any:
     time = attributes.get("time_axis", 0)
-    steps = _range(xp, x.shape[time], time, 2)
+    size, steps = x.shape[time], _range(xp, x.shape[time], time, 2)
     counts = xp.asarray(lengths).reshape([1 if axis == time else -1 for axis in range(2)])
-    rows = xp.where(steps < counts, counts - 1 - steps, steps).reshape(*x.shape[:2], *[1] * (x.ndim - 2))
+    sources = xp.where(counts < 0, counts - size, xp.where(steps < counts, counts - 1 - steps, steps))
+    rows = places(xp, sources, size).reshape(*x.shape[:2], *[1] * (x.ndim - 2))
     return x[_along(xp, xp.broadcast_to(rows, x.shape), time)]
 
 

@@ -1,4 +1,4 @@
-"""Gather, GatherElements and GatherND: each value of the output is the one at a position of the data, whatever its type."""
+"""Gather, GatherElements, GatherND and ReverseSequence: each output value is copied from a position of the data; any element type."""
 
 from __future__ import annotations
 
@@ -43,6 +43,17 @@ def _gather_nd(node: Node) -> KernelSource:
     kernel = ElementKernel(node, lambda at: [*at[:batch], *places, *at[rank:]], range(rank))
     index = [node.inputs[1].scalar([*kernel.at[:rank], Index((), number)]) for number in range(count)]
     return _copied(kernel, dict(zip(axes, index, strict=True)))
+
+
+@indexed("ReverseSequence", fits=_fits, fills=True, checks=True)
+def _reverse_sequence(node: Node) -> KernelSource:
+    dims, at = node.inputs[0].move.dims, node.attributes
+    time, batch = at.get("time_axis", 0), at.get("batch_axis", 1)
+    place = Index.counter("place0", dims[time])
+    kernel = ElementKernel(node, lambda at: [*at[:time], place, *at[time + 1 :]], (0, 1))
+    length = f"static_cast<long long>({node.inputs[1].scalar([kernel.at[batch]])})"
+    step = f"static_cast<long long>({kernel.at[time].text})"
+    return copied_kernel(kernel, [f"reversed_step({step}, {length}, {dims[time]}, flag)"])
 
 
 def _copied(kernel: ElementKernel, indices: dict[int, str]) -> KernelSource:

@@ -29,6 +29,8 @@ CASES = [
     ("Gather", [random(50, 64), indices(50, 300)], {}, 1),
     ("GatherElements", [random(1, 840, 256), indices(840, 1, 300, 256)], {"axis": 1}, 1),
     ("GatherND", [random(4, 50, 8), indices(4, 90, 2)], {}, 1),
+    *(("ReverseSequence", [random(*dims), RNG.integers(0, dims[time] + 1, dims[1 - time])], {"time_axis": time, "batch_axis": 1 - time}, 1)
+      for time in (0, 1) for dims in ((70, 30, 64), (30, 70, 5), (9, 11))),
     *((op, [random(40, 64), index, random(*updates, seed=1)], {"reduction": reduction}, 1)
       for reduction in ("none", "add", "mul", "max", "min")
       for op, index, updates in (("ScatterElements", indices(40, 90, 50), (90, 50)), ("ScatterND", indices(40, 70, 1), (70, 64)))),
