@@ -28,7 +28,7 @@ _BIAS = np.array([0.5, -1, 0, 2], np.float32)
 
 
 def _network() -> onnx.ModelProto:
-    """(N, 3) → relu(x · weights + bias), (N, 4)."""
+    """(N, 3) → relu(x · weights + bias), (N, 4): the operators MatMul, Add and Relu are all that an engine needs."""
     helper, numpy_helper = require("onnx.helper", extra="onnx"), require("onnx.numpy_helper", extra="onnx")
     nodes = [
         helper.make_node("MatMul", ["x", "weights"], ["product"]),
@@ -136,10 +136,27 @@ def _files(engine: Any) -> None:
 
 
 def _unknown_operators(engine: Any) -> None:
-    """A node that nobody knows is refused when the engine is built."""
+    """A node that nobody knows is refused when the engine is built; so is one that the engine lacks, by its operator."""
     model = _network()
     model.graph.node[2].op_type = "NoSuchOperator"
     _raises(BuildError, lambda: build(model, engine=engine))
+    for operator in ("Mish", "Shrink"):
+        model.graph.node[2].op_type = operator
+        refusal = _refusal(model, engine)
+        assert not refusal or (operator in refusal and "\nDo: " in refusal), (
+            f"expected an error that names the operator {operator} and ends with Do:, found {refusal!r}.\n"
+            f"Do: raise BuildError(\"engine 'NAME' does not have the operator {operator}\") in the engine's constructor; "
+            "the node and what to do are added to it"
+        )
+
+
+def _refusal(model: onnx.ModelProto, engine: Any) -> str:
+    """Text of the error of a build; empty for none."""
+    try:
+        build(model, engine=engine)
+    except BuildError as error:
+        return str(error)
+    return ""
 
 
 CHECKS: Mapping[str, Callable[[Any], None]] = {

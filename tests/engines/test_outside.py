@@ -16,7 +16,15 @@ from pytrtplugins import doctor
 from pytrtplugins.engines import registry
 from pytrtplugins.engines.contract import CHECKS
 from pytrtplugins.engines.reference.engine import ReferenceContext, ReferenceEngine
-from pytrtplugins.errors import EngineError, EngineFileError, PrecisionError, UnavailableError, UsageError
+from pytrtplugins.errors import (
+    BuildError,
+    EngineError,
+    EngineFileError,
+    ExecutionError,
+    PrecisionError,
+    UnavailableError,
+    UsageError,
+)
 from pytrtplugins.serving.model.defaults import Tensors, _most_images
 from pytrtplugins.testing import engine_contract
 from tests.engines.networks import Affine, conv_net, image
@@ -174,6 +182,45 @@ def test_an_engine_that_does_not_keep_it_fails(monkeypatch, check, change):
     KEPT.clear()
     with pytest.raises((AssertionError, EngineError, EngineFileError)):
         engine_contract(faulty(monkeypatch, change))(check)
+
+
+def test_an_engine_that_leaves_out_an_output_names_it(monkeypatch):
+    engine = ptp.build(conv_net(), engine=faulty(monkeypatch, lambda outputs, inputs: {"z": outputs["y"]}))
+    message = r"engine 'faulty': the run gave no output 'y'; it gave \['z'\]\.\nDo: "
+    with engine.create_context() as context, pytest.raises(ExecutionError, match=message) as caught:
+        context.run({"data": image()})
+    assert caught.value.facts == {"expected": ["y"], "found": ["z"]}
+
+
+@pytest.mark.parametrize("error", [NotImplementedError, BuildError])
+def test_an_engine_that_lacks_an_operator_names_the_node_and_says_what_to_do(error):
+    class Small(ReferenceEngine):
+        name = "small"
+
+        def __init__(self, model, options):
+            super().__init__(model, options)
+            for node in model.graph.node:
+                if node.op_type not in ("MatMul", "Add", "Relu"):
+                    raise error(f"engine 'small' does not have the operator {node.op_type}.")
+
+    engine_contract(Small)("numbers")
+    engine_contract(Small)("unknown operators")
+    with pytest.raises(BuildError, match=r"(?s)does not have the operator Conv \(node '\w+': .*\nDo: ") as caught:
+        ptp.build(conv_net(), engine=Small)
+    assert caught.value.facts["op"] == "Conv"
+
+
+def test_the_contract_asks_for_the_operator_in_the_error(monkeypatch):
+    class Silent(ReferenceEngine):
+        name = "silent"
+
+        def __init__(self, model, options):
+            super().__init__(model, options)
+            if {node.op_type for node in model.graph.node} - {"MatMul", "Add", "Relu"}:
+                raise NotImplementedError
+
+    with pytest.raises(AssertionError, match=r"names the operator Mish .*\nDo: raise BuildError"):
+        engine_contract(Silent)("unknown operators")
 
 
 TRAITS = """

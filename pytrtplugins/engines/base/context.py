@@ -79,8 +79,8 @@ class ExecutionContext(Exclusive[Arrays]):
         arrays, targets = self._check(inputs), self._check_targets(outputs) if outputs else {}
         with self._running():
             results = self._run_into(arrays, targets)
-            first = results[self._output]
-            if first.shape != self._shape:  # element types stay those of the first run
+            first = results.get(self._output)
+            if first is None or first.shape != self._shape:  # element types stay those of the first run
                 self._check_changed(arrays, results)
             return results
 
@@ -175,9 +175,17 @@ class ExecutionContext(Exclusive[Arrays]):
         """Require the dims and dtypes of a run's outputs.
 
         Raises:
-            ExecutionError: one has others than the model says.
+            ExecutionError: one has others than the model says, or is missing.
         """
         sizes = self._sizes(inputs)
+        missing = [desc.name for desc in self.engine.outputs if desc.name not in outputs]
+        if missing:
+            raise ExecutionError(
+                f"engine {self.engine.name!r}: the run gave no output {missing[0]!r}; it gave {sorted(outputs)}.\n"
+                "Do: return an array for each of engine.outputs from _run of the engine's context",
+                expected=[desc.name for desc in self.engine.outputs],
+                found=sorted(outputs),
+            )
         for desc in self.engine.outputs:
             self._check_output(desc, outputs[desc.name], sizes)
         return outputs

@@ -34,7 +34,7 @@ _SAID = (  # with an operator's type, or a node's name, in it
     r"No conversion rule found for operations: .*\b{op}\b",  # OpenVINO
     r"node \d+ '.*' \({op}\): .*(Plugin not found|operator is not supported)",  # TensorRT
     r"operator (\S+::)?{op} is not known",  # engine reference
-    r"does not have the operator \S+::{op} ",  # engine cuda
+    r"does not have the operator (\S+::)?{op}\b",  # engine cuda, and engines of other packages
 )
 
 
@@ -177,7 +177,7 @@ def explain_unsupported_operators(model: onnx.ModelProto, cls: type[Engine]) -> 
             raise
         node, library_text = named[0], error.facts.get("text")  # by the library, if the error is not this package's own
         what = (
-            str(error).partition(".\n")[0]
+            str(error).partition(".\n")[0].rstrip(".")
             if library_text is None
             else f"engine {cls.name!r} does not have the operator {node_type(node)}"
         )
