@@ -32,23 +32,25 @@ Rule = Callable[[Operands], Sequence[Dims | None]]
 
 
 def _elementwise(o: Operands) -> Sequence[Dims | None]:
+    """Operators whose inputs broadcast to the output."""
     if "axis" in o.node.attributes or "broadcast" in o.node.attributes:  # before opset 7
         raise UnknownDimsError
     return [broadcast(*(o[index] for index in range(len(o.inputs))))]
 
 
 def _same(o: Operands) -> Sequence[Dims | None]:
+    """Operators whose output has the dims of the first input."""
     return [o[0]]
 
 
 def _bit_cast(o: Operands) -> Sequence[Dims | None]:
-    given, kind = o.node.inputs[0], optional.require("onnx_ir", extra="onnx").DataType
+    x, kind = o.node.inputs[0], optional.require("onnx_ir", extra="onnx").DataType
     to = kind(o.number("to", 0))
-    if given is None or given.dtype is None:
+    if x is None or x.dtype is None:
         raise UnknownDimsError
     require(
-        given.dtype.bitwidth == to.bitwidth,
-        f"values of {given.dtype.bitwidth} bits cannot be read as {to.bitwidth} bits",
+        x.dtype.bitwidth == to.bitwidth,
+        f"values of {x.dtype.bitwidth} bits cannot be read as {to.bitwidth} bits",
     )
     return [o[0]]
 
@@ -60,6 +62,7 @@ def _prelu(o: Operands) -> Sequence[Dims | None]:
 
 
 def _quantized(o: Operands) -> Sequence[Dims | None]:
+    """QuantizeLinear, DequantizeLinear: scales along an axis are as many as its indices."""
     if not o.number("block_size", 0) and len(o[1]) == 1 and o[1] != (1,):
         length = o[0][o.axis(1, len(o[0]))]
         require_length(o, (1, 2), length, "the indices of its axis")
@@ -70,22 +73,24 @@ def _quantized(o: Operands) -> Sequence[Dims | None]:
 
 
 def _same_count(o: Operands) -> Sequence[Dims | None]:
-    given, result = o[0], o.outputs[0]
+    """Reshape, Flatten, Squeeze, Unsqueeze: the output has as many elements as the input."""
+    dims, result = o[0], o.outputs[0]
     if o.node.op_type == "Reshape" and o.has(1):
-        return [_reshaped(o, given, [int(size) for size in o.array(1).ravel()])]
+        return [_reshape_dims(o, dims, [int(size) for size in o.array(1).ravel()])]
     if result is not None:
-        require(math.prod(given) == math.prod(result), f"{math.prod(given)} elements cannot have the dims {result}")
+        require(math.prod(dims) == math.prod(result), f"{math.prod(dims)} elements cannot have the dims {result}")
     return [None]
 
 
-def _reshaped(o: Operands, given: Dims, sizes: list[int]) -> Dims:
+def _reshape_dims(o: Operands, dims: Dims, sizes: list[int]) -> Dims:
+    """Dims of a Reshape's output, from those of the input and the values of ``shape``."""
     if not o.number("allowzero", 0):
-        require(all(size or place < len(given) for place, size in enumerate(sizes)), f"no axis for a 0 in {sizes}")
-        sizes = [size or given[place] for place, size in enumerate(sizes)]
-    rest, count = math.prod(size for size in sizes if size != -1), math.prod(given)
-    fits = rest == count if -1 not in sizes else (count % rest == 0 if rest else count == 0)
+        require(all(size or place < len(dims) for place, size in enumerate(sizes)), f"no axis for a 0 in {sizes}")
+        sizes = [size or dims[place] for place, size in enumerate(sizes)]
+    known_count, count = math.prod(size for size in sizes if size != -1), math.prod(dims)
+    fits = known_count == count if -1 not in sizes else (count % known_count == 0 if known_count else count == 0)
     require(fits and sizes.count(-1) <= 1, f"{count} elements cannot have the dims {sizes}")
-    return tuple(size if size != -1 else count // rest if rest else 0 for size in sizes)
+    return tuple(size if size != -1 else count // known_count if known_count else 0 for size in sizes)
 
 
 def _transpose(o: Operands) -> Sequence[Dims | None]:
@@ -115,8 +120,8 @@ def _concat(o: Operands) -> Sequence[Dims | None]:
 def _split(o: Operands) -> Sequence[Dims | None]:
     axis = o.axis(0, len(o[0]))
     results, length = o.outputs, o[0][axis]
-    given = o.node.attributes.get_ints("split", None)
-    sizes = given if given is not None else o.array(1).tolist() if o.has(1) else None
+    split = o.node.attributes.get_ints("split", None)
+    sizes = split if split is not None else o.array(1).tolist() if o.has(1) else None
     if sizes is None and all(dims is not None and len(dims) == len(o[0]) for dims in results):
         sizes = [dims[axis] for dims in results if dims is not None]
     if sizes is None:
@@ -125,16 +130,16 @@ def _split(o: Operands) -> Sequence[Dims | None]:
     return [(*o[0][:axis], size, *o[0][axis + 1 :]) for size in sizes]
 
 
-def _to_space(o: Operands) -> Sequence[Dims | None]:
+def _depth_to_space(o: Operands) -> Sequence[Dims | None]:
     s = o.number("blocksize", 1)
-    require(len(o[0]) == 4 and o[0][1] % s**2 == 0, f"blocks of {s} x {s} of {o[0]}")
+    require(len(o[0]) == 4 and o[0][1] % s**2 == 0, f"blocks of {s} x {s} in the dims {o[0]}")
     n, c, h, w = o[0]
     return [(n, c // s**2, h * s, w * s)]
 
 
-def _to_depth(o: Operands) -> Sequence[Dims | None]:
+def _space_to_depth(o: Operands) -> Sequence[Dims | None]:
     s = o.number("blocksize", 1)
-    require(len(o[0]) == 4 and o[0][2] % s == 0 and o[0][3] % s == 0, f"blocks of {s} x {s} of {o[0]}")
+    require(len(o[0]) == 4 and o[0][2] % s == 0 and o[0][3] % s == 0, f"blocks of {s} x {s} in the dims {o[0]}")
     n, c, h, w = o[0]
     return [(n, c * s**2, h // s, w // s)]
 
@@ -142,7 +147,7 @@ def _to_depth(o: Operands) -> Sequence[Dims | None]:
 def _top_k(o: Operands) -> Sequence[Dims | None]:
     axis = o.axis(-1, len(o[0]))
     count = int(o.array(1).reshape(())) if o.has(1) else o.number("k", 0)
-    require(0 <= count <= o[0][axis], f"the first {count} of {o[0][axis]} values")
+    require(0 <= count <= o[0][axis], f"k is {count} for an axis of {o[0][axis]} values")
     return [(*o[0][:axis], count, *o[0][axis + 1 :])] * 2
 
 
@@ -156,7 +161,7 @@ def _gather(o: Operands) -> Sequence[Dims | None]:
 
 
 def _along_axis(o: Operands) -> Sequence[Dims | None]:
-    """GatherElements, ScatterElements."""
+    """GatherElements, ScatterElements: indices lie within the data along all axes but one."""
     axis = o.axis(0, len(o[0]))
     same_rank = len(o[0]) == len(o[1])
     inside = same_rank and all(a >= b for place, (a, b) in enumerate(zip(o[0], o[1], strict=True)) if place != axis)
@@ -168,31 +173,35 @@ def _along_axis(o: Operands) -> Sequence[Dims | None]:
     return [o[0]]
 
 
-def _nd_rest(o: Operands, batch: int) -> Dims:
-    """Dims of what one index of GatherND or ScatterND names."""
-    require(len(o[1]) > batch and o[0][:batch] == o[1][:batch], f"the first {batch} dims of {o[0]} and {o[1]}")
+def _slice_dims(o: Operands, batch: int) -> Dims:
+    """Dims of the slice of the data that one index of GatherND or ScatterND addresses, after ``batch`` batch axes."""
+    require(
+        len(o[1]) > batch and o[0][:batch] == o[1][:batch],
+        f"the batch axes of {o[0]} and {o[1]} differ: the first {batch}",
+    )
     depth = o[1][-1]
-    require(0 < depth <= len(o[0]) - batch, f"indices of {depth} axes into {len(o[0]) - batch}")
+    require(0 < depth <= len(o[0]) - batch, f"indices of {depth} values into {len(o[0]) - batch} axes")
     for place in range(depth):
         require_inside(o, o[0][batch + place], place)
     return o[0][batch + depth :]
 
 
 def _gather_nd(o: Operands) -> Sequence[Dims | None]:
-    return [(*o[1][:-1], *_nd_rest(o, o.number("batch_dims", 0)))]
+    return [(*o[1][:-1], *_slice_dims(o, o.number("batch_dims", 0)))]
 
 
 def _scatter_nd(o: Operands) -> Sequence[Dims | None]:
-    wanted = (*o[1][:-1], *_nd_rest(o, 0))
-    require(o[2] == wanted, f"updates of the dims {o[2]}, expected {wanted}")
+    expected = (*o[1][:-1], *_slice_dims(o, 0))
+    require(o[2] == expected, f"updates of the dims {o[2]}, expected {expected}")
     return [o[0]]
 
 
 # -- sums --------------------------------------------------------------------------------------------------------------
 
 
-def _product(a: Dims, b: Dims) -> Dims:
-    require(bool(a) and bool(b), "a product of a tensor without axes")
+def _product_dims(a: Dims, b: Dims) -> Dims:
+    """Dims of a matrix product of two tensors, as numpy.matmul has them."""
+    require(bool(a) and bool(b), "a matrix product of a tensor without axes")
     left, right = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
     require(left[-1] == right[-2], f"a product of rows of {left[-1]} with columns of {right[-2]}")
     outer = broadcast(left[:-2], right[:-2])
@@ -200,20 +209,20 @@ def _product(a: Dims, b: Dims) -> Dims:
 
 
 def _matmul(o: Operands) -> Sequence[Dims | None]:
-    return [_product(o[0], o[3 if o.node.op_type == "QLinearMatMul" else 1])]
+    return [_product_dims(o[0], o[3 if o.node.op_type == "QLinearMatMul" else 1])]
 
 
 def _gemm(o: Operands) -> Sequence[Dims | None]:
     a, b = (o[0][::-1] if o.number("transA", 0) else o[0]), (o[1][::-1] if o.number("transB", 0) else o[1])
-    require(len(a) == len(b) == 2, "a product of other tensors than matrices")
-    result = _product(a, b)
+    require(len(a) == len(b) == 2, "Gemm of tensors that are not matrices")
+    result = _product_dims(a, b)
     if o.has(2) and o.version >= 7:
         broadcast_onto(o[2], result, "C")
     return [result]
 
 
 def _convolution(o: Operands) -> Sequence[Dims | None]:
-    """Channels of all convolutions but the transposed one; the caller infers the dims of the output."""
+    """Conv and its like: the filters fit the channels, the bias fits the filters; the caller infers the dims of the output."""
     x, w = o[0], o[{"QLinearConv": 3}.get(o.node.op_type, 1)]
     group = o.number("group", 1)
     require(len(x) == len(w) > 2, f"filters of the dims {w} on an image of the dims {x}")
@@ -226,6 +235,7 @@ def _convolution(o: Operands) -> Sequence[Dims | None]:
 
 
 def _require_bias(o: Operands, place: int, filters: int) -> None:
+    """Require that an input, a bias, has one axis with a value for each filter."""
     require_length(o, (place,), filters, "the filters")
     if o.has(place):
         require(len(o[place]) == 1, f"a bias of the dims {o[place]}, expected one axis")
@@ -282,7 +292,7 @@ def _recurrent(o: Operands) -> Sequence[Dims | None]:
     require(len(o[0]) == len(o[1]) == len(o[2]) == 3, "sequences, W and R have three axes")
     time, batch = (1, 0) if o.number("layout", 0) else (0, 1)
     directions, hidden = o[1][0], o[2][2]
-    wanted: dict[int, Dims] = {
+    expected: dict[int, Dims] = {
         1: (directions, gates * hidden, o[0][2]),
         2: (directions, gates * hidden, hidden),
         3: (directions, 2 * gates * hidden),
@@ -290,8 +300,8 @@ def _recurrent(o: Operands) -> Sequence[Dims | None]:
         5: (o[0][0], directions, hidden) if time else (directions, o[0][1], hidden),
         7: (directions, 3 * hidden),
     }
-    wanted[6] = wanted[5]
-    for index, dims in wanted.items():
+    expected[6] = expected[5]
+    for index, dims in expected.items():
         if index < len(o.inputs) and o.has(index):
             require(o[index] == dims, f"input {index} of the dims {o[index]}, expected {dims}")
     return [None]
@@ -315,7 +325,7 @@ def _fused_convolution(o: Operands) -> Sequence[Dims | None]:
 
 
 def _fused_recurrent(o: Operands) -> Sequence[Dims | None]:
-    """Lengths and first states are of the sequences that are there."""
+    """The engine's ``Recurrent``: lengths and initial states fit the sequences."""
     results = fused_dims(o.node)
     if results is None:
         raise UnknownDimsError
@@ -327,7 +337,7 @@ def _fused_recurrent(o: Operands) -> Sequence[Dims | None]:
 
 
 def _fused_attention(o: Operands) -> Sequence[Dims | None]:
-    q, k, v = o[0], o[1], o[2]
+    q, k, v = o[0], o[1], o[2]  # k is transposed
     keys = o[3][-1] if k[-1] == 1 and o.has(3) and o[3] else k[-1]  # what is added repeats the scores of one key
     require(q[-1] == k[-2] and keys == v[-2], f"queries {q}, transposed keys {k} and values {v}")
     try:
@@ -357,7 +367,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "BitCast"): _bit_cast,
     ("", "Concat"): _concat,
     ("", "ConvTranspose"): _transposed_convolution,
-    ("", "DepthToSpace"): _to_space,
+    ("", "DepthToSpace"): _depth_to_space,
     ("", "Expand"): _expand,
     ("", "Gather"): _gather,
     ("", "GatherND"): _gather_nd,
@@ -367,7 +377,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "PRelu"): _prelu,
     ("", "ReverseSequence"): _reverse_sequence,
     ("", "ScatterND"): _scatter_nd,
-    ("", "SpaceToDepth"): _to_depth,
+    ("", "SpaceToDepth"): _space_to_depth,
     ("", "Split"): _split,
     ("", "Tile"): _tile,
     ("", "TopK"): _top_k,

@@ -1,4 +1,4 @@
-"""Einsum → products of matrices, products of values and sums, between moves: what this engine has kernels for."""
+"""Rewrite Einsum as MatMul, Mul and ReduceSum with Transpose and Reshape between them, for which this engine has kernels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["WriteEinsums"]
 
 Labels: TypeAlias = tuple[str, ...]
 _OPSET = 13
-"""From which on axes are inputs."""
+"""The first opset in which ReduceSum, Squeeze and Unsqueeze have their axes as an input."""
 _THROUGH = ("Cast", "Dropout", "Identity")
 """What stands between a Softmax and the product that reads it."""
 
@@ -50,7 +50,7 @@ class _Term:
 
 @dataclass(frozen=True)
 class _Equation:
-    """The operands, and the labels of the result."""
+    """The operands of an Einsum, and the labels of its result."""
 
     terms: tuple[_Term, ...]
     result: Labels
@@ -84,7 +84,9 @@ class WriteEinsums(Rewrite[_Equation]):
         shapes = [dims_of(value) for value in node.inputs]
         if any(dims is None or 0 in dims for dims in shapes):  # case 2
             return None
-        equation = _parsed(node.attributes.get_string("equation", ""), [dims for dims in shapes if dims is not None])
+        equation = _parse_equation(
+            node.attributes.get_string("equation", ""), [dims for dims in shapes if dims is not None]
+        )
         if equation is None:
             return None
         *terms, result = equation
@@ -97,33 +99,33 @@ class WriteEinsums(Rewrite[_Equation]):
     @override
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Equation) -> None:
         writer = _Writer(graph, node)
-        terms = [writer.without_repeats(term) for term in match.terms]
+        terms = [writer.take_diagonals(term) for term in match.terms]
         total = terms[0]
         for index, term in enumerate(terms[1:], 1):
-            later = {label for each in terms[index + 1 :] for label in each.labels}
+            later = {label for other in terms[index + 1 :] for label in other.labels}
             total = writer.product(total, term, match.result, later)
-        total = writer.summed(total, [label for label in total.labels if label not in match.result])
-        value = writer.transposed(total, match.result).value
+        total = writer.reduce_sum(total, [label for label in total.labels if label not in match.result])
+        value = writer.transpose(total, match.result).value
         if isinstance(value, np.ndarray) or value in node.inputs:  # nothing but constants, or nothing is done
             value = writer.add("Identity", [value], "same", total.dims)
         swap(graph, [node], value)
 
 
 class _Writer(NewNodes):
-    """Writes the nodes of an equation; what constants alone make is computed at once."""
+    """Writes the nodes of an equation; operations on constants alone are computed at once."""
 
     _count = 0
 
     def term(
         self, op: str, term: _Term, operands: Sequence[Any], labels: Labels, dims: Sequence[Any], **attributes: Any
     ) -> _Term:
-        """What a node gives that reads a term first."""
+        """Add a node whose first input is a term, and return its output."""
         self._count += 1
         value = self.add(op, [term.value, *operands], f"{op.lower()}{self._count}", dims, **attributes)
         return _Term(value, labels, tuple(dims))
 
-    def transposed(self, term: _Term, labels: Labels) -> _Term:
-        """With the axes in another order."""
+    def transpose(self, term: _Term, labels: Labels) -> _Term:
+        """Transpose a term to this order of its labels."""
         if labels == term.labels:
             return term
         perm = [term.labels.index(label) for label in labels]
@@ -132,47 +134,47 @@ class _Writer(NewNodes):
             return _Term(term.value.transpose(perm), labels, dims)
         return self.term("Transpose", term, (), labels, dims, perm=perm)
 
-    def reshaped(self, term: _Term, labels: Labels, dims: Sequence[Any], kept: int) -> _Term:
-        """With other dims, of which the first ``kept`` are what they were, and one of the others may be unknown."""
+    def reshape(self, term: _Term, labels: Labels, dims: Sequence[Any], kept: int) -> _Term:
+        """Reshape a term; the first ``kept`` dims are those of the term, and one of the others may be unknown."""
         if isinstance(term.value, np.ndarray):
             return _Term(term.value.reshape(dims), labels, tuple(dims))
         target = [0] * kept + [size if isinstance(size, int) else -1 for size in dims[kept:]]
         return self.term("Reshape", term, [np.array(target, np.int64)], labels, dims)
 
-    def with_axes(self, term: _Term, labels: Labels) -> _Term:
-        """With axes of one value for the labels that it does not have."""
+    def align_axes(self, term: _Term, labels: Labels) -> _Term:
+        """Transpose a term to this order of labels, with axes of size 1 for those that it does not have."""
         axes = [axis for axis, label in enumerate(labels) if label not in term.labels]
-        term = self.transposed(term, tuple(label for label in labels if label in term.labels))
+        term = self.transpose(term, tuple(label for label in labels if label in term.labels))
         dims = tuple(term.size(label) for label in labels)
         if not axes or isinstance(term.value, np.ndarray):
             return _Term(term.value.reshape(dims) if axes else term.value, labels, dims)  # type: ignore[union-attr]
         return self.term("Unsqueeze", term, [np.array(axes, np.int64)], labels, dims)
 
-    def summed(self, term: _Term, labels: Sequence[str]) -> _Term:
-        """Without some axes."""
+    def reduce_sum(self, term: _Term, labels: Sequence[str]) -> _Term:
+        """Sum a term over some of its labels."""
         axes = [term.labels.index(label) for label in labels]
-        left = tuple(label for label in term.labels if label not in labels)
-        dims = tuple(map(term.size, left))
+        remaining = tuple(label for label in term.labels if label not in labels)
+        dims = tuple(map(term.size, remaining))
         if not axes:
             return term
         if isinstance(term.value, np.ndarray):
-            return _Term(term.value.sum(tuple(axes), dtype=np.float32).astype(term.value.dtype), left, dims)
+            return _Term(term.value.sum(tuple(axes), dtype=np.float32).astype(term.value.dtype), remaining, dims)
         if all(term.dims[axis] == 1 for axis in axes):
-            return self.term("Squeeze", term, [np.array(axes, np.int64)], left, dims)
-        return self.term("ReduceSum", term, [np.array(axes, np.int64)], left, dims, keepdims=0)
+            return self.term("Squeeze", term, [np.array(axes, np.int64)], remaining, dims)
+        return self.term("ReduceSum", term, [np.array(axes, np.int64)], remaining, dims, keepdims=0)
 
-    def without_repeats(self, term: _Term) -> _Term:
-        """The diagonals of the labels that a term has more than once."""
+    def take_diagonals(self, term: _Term) -> _Term:
+        """Take the diagonal of each label that a term has more than once: the label stays once, as the last axis."""
         for label in [label for label, count in Counter(term.labels).items() if count > 1]:
             while term.labels.count(label) > 1:
                 first = term.labels.index(label)
                 second = term.labels.index(label, first + 1)
                 others = [axis for axis in range(len(term.labels)) if axis not in (first, second)]
                 numbered = _Term(term.value, tuple(map(str, range(len(term.labels)))), term.dims)
-                numbered = self.transposed(numbered, tuple(map(str, [*others, first, second])))
+                numbered = self.transpose(numbered, tuple(map(str, [*others, first, second])))
                 size, outer = term.dims[first], [term.dims[axis] for axis in others]
                 labels = (*(term.labels[axis] for axis in others), label)
-                flat = self.reshaped(numbered, labels, [*outer, size * size], len(outer))
+                flat = self.reshape(numbered, labels, [*outer, size * size], len(outer))
                 if isinstance(flat.value, np.ndarray):
                     term = _Term(flat.value[..., :: size + 1], labels, (*outer, size))
                     continue
@@ -181,58 +183,64 @@ class _Writer(NewNodes):
         return term
 
     def product(self, a: _Term, b: _Term, result: Labels, later: set[str]) -> _Term:
-        """The product of two terms, without the labels that neither the result nor later terms have."""
+        """Multiply two terms, and sum over the labels that neither the result nor later terms have."""
         wanted = {*result, *later}
         a, b = (
-            self.summed(x, [label for label in x.labels if label not in wanted and 1 in (x.size(label), y.size(label))])
+            self.reduce_sum(
+                x, [label for label in x.labels if label not in wanted and 1 in (x.size(label), y.size(label))]
+            )
             for x, y in ((a, b), (b, a))
         )
         both = [label for label in a.labels if label in b.labels]
         batch, sums = ([label for label in both if (label in wanted) is kept] for kept in (True, False))
-        if _comes_second(a, b, result, bool(batch)):
+        if _should_swap(a, b, result, bool(batch)):
             a, b = b, a
         rows, columns = (tuple(label for label in x.labels if label not in both) for x in (a, b))
         if not sums or not (rows or columns):
-            return self._values(a, b, result, sums)
+            return self._multiply_elementwise(a, b, result, sums)
         orders = [tuple(label for label in x if label in batch) for x in (result, a.labels, b.labels)]
         orders = [order for order in orders if len(order) == len(batch)]
 
-        def moves(order: Labels) -> int:
-            """How much is moved, most of all where a Softmax is behind a Transpose of which there would be no attention."""
-            whole = (*order, *rows, *sums), (*order, *columns, *sums), (*order, *rows, *columns)
-            of_a, of_b, of_y = (found != own for found, own in zip(whole, (a.labels, b.labels, result), strict=True))
-            return 4 * of_a + 2 * of_b + of_y
+        def transpose_cost(order: Labels) -> int:
+            """Cost of the Transposes that this order of batch labels needs; that of a counts most, since it would hide an attention."""
+            layouts = (*order, *rows, *sums), (*order, *columns, *sums), (*order, *rows, *columns)
+            moves_a, moves_b, moves_y = (
+                layout != labels for layout, labels in zip(layouts, (a.labels, b.labels, result), strict=True)
+            )
+            return 4 * moves_a + 2 * moves_b + moves_y
 
-        return self._matrices(a, b, min(orders, key=moves), rows, columns, tuple(sums))
+        return self._multiply_matrices(a, b, min(orders, key=transpose_cost), rows, columns, tuple(sums))
 
     # -- inside ----------------------------------------------------------------------------------------------------------
 
-    def _values(self, a: _Term, b: _Term, result: Labels, sums: Sequence[str]) -> _Term:
-        """A product value by value, and the sum of its last axes."""
-        given = dict.fromkeys((*a.labels, *b.labels))
-        outer = [*(label for label in result if label in given)]
-        labels = (*outer, *(label for label in given if label not in (*outer, *sums)), *sums)
-        sizes = [_larger(a.size(label), b.size(label)) for label in labels]
-        a, b = self.with_axes(a, labels), self.with_axes(b, labels)
+    def _multiply_elementwise(self, a: _Term, b: _Term, result: Labels, sums: Sequence[str]) -> _Term:
+        """Multiply two terms element by element, and sum over some labels."""
+        all_labels = dict.fromkeys((*a.labels, *b.labels))
+        outer = [*(label for label in result if label in all_labels)]
+        labels = (*outer, *(label for label in all_labels if label not in (*outer, *sums)), *sums)
+        sizes = [_broadcast_size(a.size(label), b.size(label)) for label in labels]
+        a, b = self.align_axes(a, labels), self.align_axes(b, labels)
         if isinstance(a.value, np.ndarray) and isinstance(b.value, np.ndarray):
-            return self.summed(_Term(a.value * b.value, labels, tuple(sizes)), sums)
-        return self.summed(self.term("Mul", a, [b.value], labels, sizes), sums)
+            return self.reduce_sum(_Term(a.value * b.value, labels, tuple(sizes)), sums)
+        return self.reduce_sum(self.term("Mul", a, [b.value], labels, sizes), sums)
 
-    def _matrices(self, a: _Term, b: _Term, batch: Labels, rows: Labels, columns: Labels, sums: Labels) -> _Term:
-        """A product of matrices. Rows or columns of several labels are one axis where sizes are known, else axes of the batch."""
-        sizes = {label: _larger(a.size(label), b.size(label)) for label in (*a.labels, *b.labels)}
+    def _multiply_matrices(
+        self, a: _Term, b: _Term, batch: Labels, rows: Labels, columns: Labels, sums: Labels
+    ) -> _Term:
+        """Multiply two terms by MatMul; several row or column labels become one axis, or where sizes are unknown axes of the batch."""
+        sizes = {label: _broadcast_size(a.size(label), b.size(label)) for label in (*a.labels, *b.labels)}
         known = all(isinstance(sizes[label], int) for label in (*rows, *columns))
         outer_rows = () if known and batch else rows[:-1]
         outer_columns = () if known else columns[:-1]
         rows, columns = rows[len(outer_rows) :], columns[len(outer_columns) :]
         outer = (*batch, *outer_rows, *outer_columns)
-        a = self._matrix(a, outer, rows, sums)
-        own = outer if batch or outer_columns else ()  # one matrix for all rows
-        if len(sums) > 1 and not isinstance(_joined(sums, b), int):
-            b = self._matrix(b, own, columns, sums)
-            b = self.transposed(b, (*own, *b.labels[:-3:-1]))
+        a = self._as_matrices(a, outer, rows, sums)
+        b_outer = outer if batch or outer_columns else ()  # one matrix for all rows
+        if len(sums) > 1 and not isinstance(_joint_size(sums, b), int):
+            b = self._as_matrices(b, b_outer, columns, sums)
+            b = self.transpose(b, (*b_outer, *b.labels[:-3:-1]))
         else:
-            b = self._matrix(b, own, sums, columns)
+            b = self._as_matrices(b, b_outer, sums, columns)
         labels, dims = (*outer, *rows, *columns), [sizes[label] for label in outer]
         ends = [a.dims[-2], b.dims[-1]]
         if isinstance(a.value, np.ndarray) and isinstance(b.value, np.ndarray):
@@ -242,27 +250,27 @@ class _Writer(NewNodes):
             y = self.term("MatMul", a, [b.value], (*outer, "rows", "columns"), (*dims, *ends))
         if len(rows) == len(columns) == 1:
             return _Term(y.value, labels, y.dims)
-        return self.reshaped(y, labels, [sizes[label] for label in labels], len(outer))
+        return self.reshape(y, labels, [sizes[label] for label in labels], len(outer))
 
-    def _matrix(self, x: _Term, outer: Labels, first: Labels, second: Labels) -> _Term:
-        """A term as matrices: labels of its rows and of its columns become one axis each."""
-        x = self.with_axes(x, (*outer, *first, *second))
+    def _as_matrices(self, x: _Term, outer: Labels, first: Labels, second: Labels) -> _Term:
+        """Reshape a term to a batch of matrices: the first labels become the rows, the second the columns."""
+        x = self.align_axes(x, (*outer, *first, *second))
         if len(first) == len(second) == 1:
             return x
-        dims = [*map(x.size, outer), _joined(first, x), _joined(second, x)]
-        return self.reshaped(x, (*outer, "first", "second"), dims, len(outer) + (len(first) == 1))
+        dims = [*map(x.size, outer), _joint_size(first, x), _joint_size(second, x)]
+        return self.reshape(x, (*outer, "first", "second"), dims, len(outer) + (len(first) == 1))
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------------
 
 
-def _parsed(equation: str, shapes: Sequence[tuple[Any, ...]]) -> list[Labels] | None:
-    """Labels of the operands and of the result; None where the equation is not one of operands of these ranks.
+def _parse_equation(equation: str, shapes: Sequence[tuple[Any, ...]]) -> list[Labels] | None:
+    """Parse an equation to the labels of each operand and of the result; None where it does not fit operands of these ranks.
 
     The axes of an ellipsis are numbered from the last, so that those of shorter ones broadcast.
     """
-    given, arrow, wanted = equation.replace(" ", "").partition("->")
-    texts = given.split(",")
+    operand_text, arrow, result_text = equation.replace(" ", "").partition("->")
+    texts = operand_text.split(",")
     if len(texts) != len(shapes):
         return None
     ranks = [len(dims) - len(text.replace("...", "")) for text, dims in zip(texts, shapes, strict=True)]
@@ -270,63 +278,69 @@ def _parsed(equation: str, shapes: Sequence[tuple[Any, ...]]) -> list[Labels] | 
         return None
     if not arrow:
         counts = Counter(letter for text in texts for letter in text.replace("...", ""))
-        wanted = "...".join(["", "".join(sorted(letter for letter, count in counts.items() if count == 1))])
+        result_text = "...".join(["", "".join(sorted(letter for letter, count in counts.items() if count == 1))])
 
     def labels(text: str, rank: int) -> Labels:
         before, dots, behind = text.partition("...")
         return (*before, *(map(str, reversed(range(rank))) if dots else ()), *behind)
 
-    found = [labels(text, rank) for text, rank in zip(texts, ranks, strict=True)]
-    result = labels(wanted, max(ranks))
-    known = set(itertools.chain(*found))
-    return [*found, result] if set(result) <= known and len(set(result)) == len(result) else None
+    operand_labels = [labels(text, rank) for text, rank in zip(texts, ranks, strict=True)]
+    result = labels(result_text, max(ranks))
+    known = set(itertools.chain(*operand_labels))
+    return [*operand_labels, result] if set(result) <= known and len(set(result)) == len(result) else None
 
 
 def _sizes_agree(terms: Sequence[_Term], result: Labels) -> bool:
-    """Whether each label has sizes that broadcast, and one known size where it is summed or a term has it twice."""
+    """Whether the sizes of each label broadcast; a label that is summed or repeated needs one known size."""
     for label in {label for term in terms for label in term.labels}:
-        sizes = {size for term in terms for own, size in zip(term.labels, term.dims, strict=True) if own == label}
+        sizes = {
+            size
+            for term in terms
+            for term_label, size in zip(term.labels, term.dims, strict=True)
+            if term_label == label
+        }
         numbers = {size for size in sizes if isinstance(size, int)} - {1}
-        twice = any(term.labels.count(label) > 1 for term in terms)
-        if len(numbers) > 1 or (twice and (len(sizes) > 1 or not all(isinstance(size, int) for size in sizes))):
+        is_repeated = any(term.labels.count(label) > 1 for term in terms)
+        if len(numbers) > 1 or (is_repeated and (len(sizes) > 1 or not all(isinstance(size, int) for size in sizes))):
             return False
-        several = sum(label in term.labels for term in terms) > 1
-        if label not in result and several and (None in sizes or len(sizes - {1}) > 1):
+        is_shared = sum(label in term.labels for term in terms) > 1
+        if label not in result and is_shared and (None in sizes or len(sizes - {1}) > 1):
             return False
     return True
 
 
-def _joined(labels: Labels, x: _Term) -> Any:
-    """The size of some axes as one; None where it is unknown."""
+def _joint_size(labels: Labels, x: _Term) -> Any:
+    """The product of the sizes of some labels; None where one is unknown."""
     sizes = [x.size(label) for label in labels]
     known = all(isinstance(size, int) for size in sizes)
     return sizes[0] if len(sizes) == 1 else math.prod(sizes) if known else None
 
 
-def _larger(size: Any, other: Any) -> Any:
-    """The size of two that broadcast."""
+def _broadcast_size(size: Any, other: Any) -> Any:
+    """The size of an axis that two sizes broadcast to."""
     if size == 1 or (isinstance(other, int) and other > 1):
         return other
     return size
 
 
-def _comes_second(a: _Term, b: _Term, result: Labels, has_batch: bool) -> bool:
-    """Whether the first of two factors is better the second.
+def _should_swap(a: _Term, b: _Term, result: Labels, has_batch: bool) -> bool:
+    """Whether factor a becomes the second operand of the MatMul, in place of b.
 
-    (1) A constant is that has no axes of the batch: a matrix of weights; (2) what comes from a Softmax is not: it may be an
-    attention; (3) the one whose labels come last in the result is.
+    (1) A constant without axes of the batch, a matrix of weights, is the second; (2) the output of a Softmax is the first: the
+    product may be part of an attention; (3) the factor whose labels come last in the result is the second.
     """
     constants = [isinstance(x.value, np.ndarray) for x in (a, b)]
     if constants[0] != constants[1] and not has_batch:
         return constants[0]
-    weights = [_is_softmax(x.value) for x in (a, b)]
-    if weights[0] != weights[1]:
-        return weights[1]
+    from_softmax = [_is_softmax(x.value) for x in (a, b)]
+    if from_softmax[0] != from_softmax[1]:
+        return from_softmax[1]
     last = [label for label in result if (label in a.labels) != (label in b.labels)][-1:]
     return any(label in a.labels for label in last)
 
 
 def _is_softmax(value: Any) -> bool:
+    """Whether a value is the output of a Softmax, perhaps through one of `_THROUGH`."""
     node = None if isinstance(value, np.ndarray) else value.producer()
     while node is not None and not node.domain and node.op_type in _THROUGH:
         node = node.inputs[0].producer() if node.inputs[0] is not None else None

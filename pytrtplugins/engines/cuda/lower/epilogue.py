@@ -1,4 +1,4 @@
-"""Standard operators → fused nodes of this engine's own domain: a convolution with its bias, activation and residual."""
+"""Fuse convolutions with their bias, activation and residual into ``Conv`` nodes of this engine's own domain."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _NO_NUMBERS = {op: each.name.lower() for op, each in PLAIN.items() if op not in 
 
 
 @dataclass(frozen=True)
-class _Acts:
-    """A convolution, its new attributes, and the slopes (K) that it gets, if it does."""
+class _Activation:
+    """An activation to fuse: the convolution, its new attributes, and the slopes (K) of a PRelu."""
 
     conv: ir.Node
     attributes: dict[str, Any]
@@ -65,28 +65,28 @@ class FuseConvolutions(Rewrite[list[int]]):
     needs: ClassVar[tuple[str, ...]] = ("Conv",)
 
     def match(self, node: ir.Node) -> list[int] | None:
-        """Its pads."""
+        """The pads of a Conv that matches: top, left, bottom, right."""
         dims = weight_dims(node) if is_op(node, "Conv") and is_float(node) else ()
         if not dims or not all(comes_from_constants(value) for value in node.inputs[1:]):  # cases 1, 2 and 4
             return None
-        pads = _pads(node, dims[2:], *_steps(node))  # None: case 3
-        if pads is not None and [len(numbers) for numbers in (*_steps(node), pads)] != [2, 2, 4]:
+        pads = _pads(node, dims[2:], *_strides_and_dilations(node))  # None: case 3
+        if pads is not None and [len(numbers) for numbers in (*_strides_and_dilations(node), pads)] != [2, 2, 4]:
             raise ValueError("expected two strides and dilations, and four pads")
         return pads
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: list[int]) -> None:
-        """Put the engine's node in its place."""
+        """Replace the Conv by the engine's own."""
         bias = operand(node, 2)
         if bias is None:
             bias = add_constant(graph, f"{node.outputs[0].name}.bias", np.zeros(weight_dims(node)[0], np.float32))
-        strides, dilations = _steps(node)
+        strides, dilations = _strides_and_dilations(node)
         group = node.attributes.get_int("group", 1)
         operands = [node.inputs[0], node.inputs[1], bias]
-        made = fused_convolution(graph, node, operands, strides=strides, pads=match, dilations=dilations, group=group)
-        swap(graph, [node], made.outputs[0])
+        fused = fused_convolution(graph, node, operands, strides=strides, pads=match, dilations=dilations, group=group)
+        swap(graph, [node], fused.outputs[0])
 
 
-class FuseActivations(Rewrite[_Acts]):
+class FuseActivations(Rewrite[_Activation]):
     """LeakyRelu, Relu, PRelu, Clip, HardSigmoid, Sigmoid, Swish, HardSwish, Gelu, GeluTanh behind a convolution or its residual → into it.
 
     What does not match: (1) an activation whose bounds are computed, or slopes that are neither one nor one for each filter;
@@ -97,26 +97,26 @@ class FuseActivations(Rewrite[_Acts]):
     name: ClassVar[str] = "activations"
     needs: ClassVar[tuple[str, ...]] = ("Conv",)
 
-    def match(self, node: ir.Node) -> _Acts | None:
-        """The convolution, and what becomes of it."""
+    def match(self, node: ir.Node) -> _Activation | None:
+        """The convolution before an activation, and the attributes that it gets."""
         conv = convolution_before(node)
         if conv is None:  # case 2
             return None
-        slopes = _slopes(node, conv) if is_op(node, "PRelu") else None
-        found = _activation(node) if slopes is None else _sloped(slopes)
-        if found is None:  # case 1
+        slopes = _prelu_slopes(node, conv) if is_op(node, "PRelu") else None
+        activation = _activation(node) if slopes is None else _slopes_activation(slopes)
+        if activation is None:  # case 1
             return None
         place = "residual_activation" if has_residual(conv) else "activation"
-        taken = found[0] == "prelu" and operand(conv, 5) is not None
-        if taken or conv.attributes.get_string(place) != "linear" or scale_of(conv, "y_scale"):  # cases 3 and 4
+        has_slopes = activation[0] == "prelu" and operand(conv, 5) is not None
+        if has_slopes or conv.attributes.get_string(place) != "linear" or scale_of(conv, "y_scale"):  # cases 3 and 4
             return None
-        if place != "activation" and ACTIVATIONS[found[0]].gated:  # case 5
+        if place != "activation" and ACTIVATIONS[activation[0]].gated:  # case 5
             return None
-        attributes = {place: found[0], place.replace("activation", "bounds"): found[1]}
-        return _Acts(conv, attributes, slopes if found[0] == "prelu" else None)
+        attributes = {place: activation[0], place.replace("activation", "bounds"): activation[1]}
+        return _Activation(conv, attributes, slopes if activation[0] == "prelu" else None)
 
-    def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Acts) -> None:
-        """Let the convolution act."""
+    def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Activation) -> None:
+        """Remove the activation, and set it as attributes of the convolution."""
         conv = match.conv
         set_attributes(conv, match.attributes)
         if match.slopes is not None:
@@ -126,9 +126,10 @@ class FuseActivations(Rewrite[_Acts]):
 
 
 class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
-    """Add behind a convolution → into the convolution; of two into the one with more nodes before it, or into that of floats beside codes.
+    """Add behind a convolution → residual of the convolution.
 
-    So what a block's input is projected with runs beside the rest of the block, and does not wait for it.
+    Where both operands are convolutions, the one with more nodes before it adds; one whose output is dequantized never does. So the
+    projection of a block's input runs beside the rest of the block, and does not wait for it.
 
     What does not match: (1) a constant; (2) tensors whose dims differ or are unknown; (3) a tensor added to itself;
     (4) a convolution that something else reads too; (5) one that has a residual already; (6) tensors of two types;
@@ -139,19 +140,19 @@ class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
     needs: ClassVar[tuple[str, ...]] = ("Conv",)
 
     def begin(self, graph: ir.Graph) -> None:
-        """Number the nodes, and count those on the longest way to each."""
+        """Note the place of each node in the graph, and its depth: the number of nodes on the longest path to it."""
         self._order = {node: index for index, node in enumerate(graph)}
         self._depths = depths(graph)
 
     def match(self, node: ir.Node) -> tuple[ir.Node, ir.Value] | None:
-        """The convolution, and what is added to its output."""
+        """The convolution that an Add reads, and the residual: the other operand of the Add."""
         values = node.inputs if is_op(node, "Add") else ()
         sides = [value for value in values if value is not None and constant(value) is None]
         if len(sides) != 2:  # case 1
             return None
         if sides[0].shape is None or sides[0].shape != sides[1].shape or sides[0] is sides[1]:  # cases 2 and 3
             return None
-        sides.sort(key=lambda value: self._place(value.producer()), reverse=True)
+        sides.sort(key=lambda value: self._sort_key(value.producer()), reverse=True)
         if all(is_op(value.producer(), "Conv", DOMAIN) for value in sides):
             sides.sort(key=lambda value: self._depths[value.producer()], reverse=True)  # type: ignore[index]
         conv, residual = sides[0].producer(), sides[1]
@@ -162,7 +163,7 @@ class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
         return conv, residual
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[ir.Node, ir.Value]) -> None:
-        """Let the convolution add."""
+        """Remove the Add, and let the convolution read the residual as input 3."""
         conv, residual = match
         if self._order[conv] < self._order.get(residual.producer(), -1):  # type: ignore[arg-type]
             graph.remove(conv)  # which nothing else reads, to a place behind the residual
@@ -172,29 +173,29 @@ class FuseResiduals(Rewrite["tuple[ir.Node, ir.Value]"]):
         conv.replace_input_with(3, residual)
         swap(graph, [node], conv.outputs[0])
 
-    def _place(self, producer: ir.Node | None) -> tuple[bool, int]:
-        """Where a node stands; before all others where its convolution has written codes, which can only be what is added."""
+    def _sort_key(self, producer: ir.Node | None) -> tuple[bool, int]:
+        """Sort key of an operand of an Add: its place in the graph; a DequantizeLinear sorts first, since it can only be the residual."""
         if producer is None:
             return False, -1
         return not is_op(producer, "DequantizeLinear"), self._order[producer]
 
 
 def fused_convolution(graph: ir.Graph, node: ir.Node, operands: list[Any], **attributes: Any) -> ir.Node:
-    """Put an engine's ``Conv`` before a node, under its name: 1x1 filters and nothing behind them, but for what ``attributes`` say."""
-    plain = {
+    """Insert an engine's ``Conv`` before a node, with its name; attributes that are not given say that nothing is fused, strides are 1."""
+    defaults = {
         "strides": [1, 1], "pads": [0] * 4, "dilations": [1, 1], "group": 1, "rows": 0,
         "activation": "linear", "bounds": [0.0, 0.0], "residual_activation": "linear", "residual_bounds": [0.0, 0.0],
         "x_scale": 0.0, "residual_scale": 0.0, "y_scale": 0.0, "pool": 0, "reorg": 0, "blocks": 0, "cut": [0] * 4, "image": 0,
     }  # fmt: skip
     onnx_ir = require("onnx_ir", extra="onnx")
-    made: ir.Node = onnx_ir.node("Conv", operands, domain=DOMAIN, name=node.name)
-    set_attributes(made, {**plain, **attributes})
-    graph.insert_before(node, made)
-    return made
+    conv: ir.Node = onnx_ir.node("Conv", operands, domain=DOMAIN, name=node.name)
+    set_attributes(conv, {**defaults, **attributes})
+    graph.insert_before(node, conv)
+    return conv
 
 
 def comes_from_constants(value: ir.Value | None) -> bool:
-    """Whether a value is a constant, in other words or another type perhaps."""
+    """Whether a value is a constant, perhaps through Cast, Identity, QuantizeLinear or DequantizeLinear."""
     while value is not None and constant(value) is None:
         producer = value.producer()
         if producer is None or producer.op_type not in ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear"):
@@ -209,7 +210,7 @@ def comes_from_constants(value: ir.Value | None) -> bool:
 
 
 def _pads(node: ir.Node, kernel: tuple[int, ...], strides: list[int], dilations: list[int]) -> list[int] | None:
-    """Four numbers; None where SAME needs dims that are unknown."""
+    """Pads of a Conv (top, left, bottom, right); None where auto_pad is SAME and dims are unknown."""
     rule = node.attributes.get_string("auto_pad", "NOTSET")
     if rule in ("NOTSET", "VALID"):
         return [int(pad) for pad in node.attributes.get_ints("pads", [0] * 4)] if rule == "NOTSET" else [0] * 4
@@ -220,19 +221,19 @@ def _pads(node: ir.Node, kernel: tuple[int, ...], strides: list[int], dilations:
         max((-(-side // stride) - 1) * stride + (size - 1) * dilation + 1 - side, 0)
         for side, size, stride, dilation in zip(sides, kernel, strides, dilations, strict=True)
     ]
-    less = [total // 2 for total in totals]
-    more = [total - half for total, half in zip(totals, less, strict=True)]
-    return less + more if rule == "SAME_UPPER" else more + less
+    halves = [total // 2 for total in totals]
+    others = [total - half for total, half in zip(totals, halves, strict=True)]
+    return halves + others if rule == "SAME_UPPER" else others + halves
 
 
-def _steps(node: ir.Node) -> tuple[list[int], list[int]]:
-    """Strides and dilations."""
+def _strides_and_dilations(node: ir.Node) -> tuple[list[int], list[int]]:
+    """Strides and dilations of a Conv."""
     at = node.attributes
     return list(at.get_ints("strides", [1, 1])), list(at.get_ints("dilations", [1, 1]))
 
 
-def _slopes(node: ir.Node, conv: ir.Node) -> npt.NDArray[np.float32] | None:
-    """A slope for each filter of a convolution that a PRelu stands behind; None where it has others."""
+def _prelu_slopes(node: ir.Node, conv: ir.Node) -> npt.NDArray[np.float32] | None:
+    """Slopes of a PRelu behind a convolution, one for each filter; None where they vary along other axes."""
     array, filters = array_of(node.inputs[1]), weight_dims(conv)[0]
     rank = len(dims_of(node.inputs[0]) or ())
     axis = -1 if has_rows(conv) else 1 - rank
@@ -244,13 +245,14 @@ def _slopes(node: ir.Node, conv: ir.Node) -> npt.NDArray[np.float32] | None:
     return np.broadcast_to(array.reshape(-1).astype(np.float32), (filters,))
 
 
-def _sloped(slopes: npt.NDArray[np.float32]) -> tuple[str, list[float]]:
-    """The activation with these slopes: one for all filters is darknet's leaky, which has no negative one and none beyond 1."""
+def _slopes_activation(slopes: npt.NDArray[np.float32]) -> tuple[str, list[float]]:
+    """Name and bounds of the activation with these slopes: "leaky" for one slope between 0 and 1, else "prelu"."""
     first = float(slopes[0])
     return ("leaky", [first, 0.0]) if (slopes == first).all() and 0 <= first <= 1 else ("prelu", [0.0, 0.0])
 
 
 def _activation(node: ir.Node) -> tuple[str, list[float]] | None:
+    """Name and bounds of the activation that a node computes; None where convolutions cannot compute it."""
     if node.op_type in _NO_NUMBERS and (node.domain == DOMAIN or not (node.domain or node.attributes)):
         return _NO_NUMBERS[node.op_type], [0.0, 0.0]
     if node.domain:

@@ -1,4 +1,4 @@
-"""A first convolution of few channels, whose pixels fill a small part of what a kernel reads at once."""
+"""Gather the patches of a first convolution with few channels (im2col along a row), so that channels fill what a kernel reads at once."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["GatherPatches"]
 
 _MAX_CHANNELS = 4
 _MAX_OVERLAP = 4
-"""How often a column of the image may be copied."""
+"""How often a column of the image may be copied, at most: kernel width / stride."""
 
 
 @dataclass(frozen=True)
 class _Match:
-    """The image, what lies between it and the convolution, and its rows and columns."""
+    """The network's input that a convolution reads, the QuantizeLinear between them or None, and height and width."""
 
     image: ir.Value
     producer: ir.Node | None
@@ -31,7 +31,7 @@ class _Match:
 
 
 class GatherPatches(Rewrite[_Match]):
-    """A convolution that reads the network's input of up to 4 channels → one that reads the columns of each window as channels.
+    """A convolution of a network's input of up to 4 channels → ``Patches``, then a convolution whose channels are a window's columns.
 
     A pixel of 3 channels fills a fifth to a half of 16 bytes, and each tap of a filter is a step of its own. Behind ``Patches``
     a 7x7 convolution has 7 taps of 21 channels; one whose windows do not overlap, as a vision transformer's, is a product of a
@@ -47,7 +47,7 @@ class GatherPatches(Rewrite[_Match]):
     needs: ClassVar[tuple[str, ...]] = ("Conv",)
 
     def match(self, node: ir.Node) -> _Match | None:
-        """The image."""
+        """The image that a convolution reads, if the convolution can be rewritten."""
         if not is_op(node, "Conv", DOMAIN) or has_rows(node) or node.attributes["image"].as_int():
             return None
         at, dims = node.attributes, weight_dims(node)
@@ -57,20 +57,20 @@ class GatherPatches(Rewrite[_Match]):
             return None
         if array_of(node.inputs[1]) is None:
             return None
-        return _image(node)
+        return _match_image(node)
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Match) -> None:
-        """Put the copy in front, and let filters have the order of its channels."""
+        """Insert ``Patches`` before the convolution, and bring the weights into the order of its channels."""
         onnx_ir = require("onnx_ir", extra="onnx")
-        at, (k, channels, rows, columns) = node.attributes, weight_dims(node)
-        (down, across), (top, left, bottom, right) = at["strides"].as_ints(), at["pads"].as_ints()
-        h, w = match.sides
-        apart = down >= rows and at["dilations"].as_ints()[0] == 1  # windows share no rows
-        taps, size = (rows, (h + top + bottom - rows) // down + 1) if apart else (1, h)
+        at, (filters, channels, rows, columns) = node.attributes, weight_dims(node)
+        (row_stride, column_stride), (top, left, bottom, right) = at["strides"].as_ints(), at["pads"].as_ints()
+        height, width = match.sides
+        is_disjoint = row_stride >= rows and at["dilations"].as_ints()[0] == 1  # windows share no rows
+        taps, patch_rows = (rows, (height + top + bottom - rows) // row_stride + 1) if is_disjoint else (1, height)
         window = {
             "kernel": [taps, columns],
-            "strides": [down if apart else 1, across],
-            "begin": [top if apart else 0, left],
+            "strides": [row_stride if is_disjoint else 1, column_stride],
+            "begin": [top if is_disjoint else 0, left],
             "y_scale": scale_of(node, "x_scale"),
         }
         patches = onnx_ir.node("Patches", [match.image], window, domain=DOMAIN, name=f"{node.name}.patches")
@@ -78,25 +78,31 @@ class GatherPatches(Rewrite[_Match]):
         assert read is not None
         assert read.shape is not None
         result.name, result.type = f"{node.outputs[0].name}.patches", onnx_ir.TensorType(read.dtype)
-        across_size = (w + left + right - columns) // across + 1
-        result.shape = onnx_ir.Shape([read.shape[0], taps * columns * channels, size, across_size])
+        patch_columns = (width + left + right - columns) // column_stride + 1
+        result.shape = onnx_ir.Shape([read.shape[0], taps * columns * channels, patch_rows, patch_columns])
         weights = array_of(node.inputs[1])
         assert weights is not None
-        order = (0, 2, 3, 1) if apart else (0, 3, 1, 2)
-        folded = np.ascontiguousarray(weights.transpose(order)).reshape(k, taps * columns * channels, rows // taps, 1)
+        order = (0, 2, 3, 1) if is_disjoint else (0, 3, 1, 2)
+        patch_weights = np.ascontiguousarray(weights.transpose(order)).reshape(
+            filters, taps * columns * channels, rows // taps, 1
+        )
         name = f"{node.outputs[0].name}.patches.weights"
         set_attributes(
-            node, {"strides": [1, 1] if apart else [down, 1], "pads": [0] * 4 if apart else [top, 0, bottom, 0]}
+            node,
+            {
+                "strides": [1, 1] if is_disjoint else [row_stride, 1],
+                "pads": [0] * 4 if is_disjoint else [top, 0, bottom, 0],
+            },
         )
         node.replace_input_with(0, result)
-        node.replace_input_with(1, add_constant(graph, name, folded))
+        node.replace_input_with(1, add_constant(graph, name, patch_weights))
         graph.insert_before(node, patches)
         if match.producer is not None:
             graph.remove(match.producer, safe=True)
 
 
-def _image(node: ir.Node) -> _Match | None:
-    """The network's input that a convolution reads, through a QuantizeLinear perhaps; None in cases 4 and 5."""
+def _match_image(node: ir.Node) -> _Match | None:
+    """Match the network's input that a convolution reads, perhaps through a QuantizeLinear; None in cases 4 and 5."""
     read = node.inputs[0]
     producer = None if read is None else read.producer()
     image = read if producer is None else producer.inputs[0]

@@ -1,4 +1,4 @@
-"""Q/DQ → tensors of int8 or FP8: what only moves values moves codes, and convolutions take and give codes themselves."""
+"""Remove Q/DQ nodes: data movement works on int8 or FP8 codes, and convolutions read and write codes."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ __all__ = [
 ]
 
 _MOVING = operators(Trait.COPIES) - {"Dropout", "Expand", "Identity", "Resize", "Tile"}
-"""Expand and Tile would leave more elements to dequantize; Resize has modes, Dropout a mask, and passes remove Identity."""
+"""Operators below which a DequantizeLinear sinks. Not Expand and Tile, which make more elements to dequantize; Resize has modes, Dropout
+a mask, and passes remove Identity."""
 
 
 class SinkDequantize(Rewrite["list[ir.Node]"]):
-    """DequantizeLinear before a node that only moves values → behind it; Q behind DQ of the same scale goes.
+    """DequantizeLinear before a data movement node → behind it; where a QuantizeLinear of the same scale reads it, both are removed.
 
     Moving nodes are Concat, MaxPool, Reshape, Transpose and their like, nearest Resize, and plugins whose ``int8`` is
     ``"pass_through"``.
@@ -51,12 +52,12 @@ class SinkDequantize(Rewrite["list[ir.Node]"]):
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> list[ir.Node] | None:
-        """The nodes that dequantize what it reads."""
+        """The DequantizeLinear nodes that a data movement node or a QuantizeLinear reads."""
         is_quantize = is_op(node, "QuantizeLinear")
-        if not is_quantize and not _moves(node):
+        if not is_quantize and not _is_data_movement(node):
             return None
-        several = node.op_type == "Concat" or node.domain != ""
-        data = [value for value in (node.inputs if several else node.inputs[:1]) if value is not None]
+        reads_all_inputs = node.op_type == "Concat" or node.domain != ""
+        data = [value for value in (node.inputs if reads_all_inputs else node.inputs[:1]) if value is not None]
         origins = [
             origin for value in data if is_op(origin := value.producer(), "DequantizeLinear") and origin is not None
         ]
@@ -69,13 +70,13 @@ class SinkDequantize(Rewrite["list[ir.Node]"]):
         return None if any(output.is_graph_output() for output in node.outputs) else origins  # case 3
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: list[ir.Node]) -> None:
-        """Drop the pair, or let the node read codes and dequantize what it gives."""
+        """Remove the pair DQ and Q; or let the data movement node read codes, and insert a DequantizeLinear behind it."""
         if is_op(node, "QuantizeLinear"):
             codes = match[0].inputs[0]
             assert codes is not None
             node.outputs[0].replace_all_uses_with(codes)
         else:
-            _move(graph, node, match)
+            _sink_dequantize(graph, node, match)
 
 
 class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
@@ -91,7 +92,7 @@ class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> tuple[ir.Node, ir.Node, float] | None:
-        """What dequantizes the data and the weights, and the data's scale."""
+        """The DequantizeLinear nodes of a convolution's data and weights, and the scale of the data."""
         if not is_op(node, "Conv", DOMAIN) or scale_of(node, "x_scale"):  # case 1
             return None
         origins = [None if value is None else value.producer() for value in node.inputs[:2]]
@@ -99,31 +100,33 @@ class AbsorbInputScales(Rewrite["tuple[ir.Node, ir.Node, float]"]):
         scale = codes_scale(x)
         if x is None or weights is None or scale is None:  # case 2
             return None
-        codes, steps = constant(weights.inputs[0]), array_of(weights.inputs[1])
-        if codes is None or steps is None or codes.dtype.numpy().name != codes_type(x):  # case 3
+        codes, weight_scales = constant(weights.inputs[0]), array_of(weights.inputs[1])
+        if codes is None or weight_scales is None or codes.dtype.numpy().name != codes_type(x):  # case 3
             return None
         if not is_around_zero(weights):  # case 4
             return None
-        by_filter = steps.size == 1 or (steps.ndim == 1 and weights.attributes.get_int("axis", 1) in (0, -4))
+        by_filter = weight_scales.size == 1 or (
+            weight_scales.ndim == 1 and weights.attributes.get_int("axis", 1) in (0, -4)
+        )
         return (x, weights, scale) if by_filter else None  # case 5
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[ir.Node, ir.Node, float]) -> None:
-        """Let the convolution read codes."""
+        """Let the convolution read codes of data and weights, and the scales of the weights as input 4."""
         x, weights, scale = match
         codes: Any = constant(weights.inputs[0])
         filters = int(codes.shape[0])
-        steps: Any = np.broadcast_to(array_of(weights.inputs[1]).reshape(-1), (filters,)).astype(np.float32)
+        weight_scales: Any = np.broadcast_to(array_of(weights.inputs[1]).reshape(-1), (filters,)).astype(np.float32)
         node.resize_inputs(5)
         node.replace_input_with(0, x.inputs[0])
         node.replace_input_with(1, weights.inputs[0])
-        node.replace_input_with(4, add_constant(graph, f"{node.outputs[0].name}.weight_scales", steps))
+        node.replace_input_with(4, add_constant(graph, f"{node.outputs[0].name}.weight_scales", weight_scales))
         set_attributes(node, {"x_scale": scale})
 
 
 class FoldConstants(Rewrite[Any]):
-    """DequantizeLinear of constants → constants: weights of layers that stay in float.
+    """DequantizeLinear of a constant → a constant: weights of layers that stay in float.
 
-    What does not match: (1) what the network's output is; (2) scales that are powers of two (float8_e8m0fnu), to which results round.
+    What does not match: (1) an output of the network; (2) scales that are powers of two (float8_e8m0fnu), to which results round.
     """
 
     name: ClassVar[str] = "float-weights"
@@ -131,22 +134,22 @@ class FoldConstants(Rewrite[Any]):
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> Any:
-        """The values."""
+        """The dequantized values of a constant."""
         if not is_op(node, "DequantizeLinear") or node.outputs[0].is_graph_output():  # case 1
             return None
         return computed_constant(node, array_of(node.inputs[0]))
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: Any) -> None:
-        """Put the values in the node's place."""
+        """Replace the node by a constant of the values."""
         node.outputs[0].replace_all_uses_with(add_constant(graph, f"{node.outputs[0].name}.values", match))
 
 
 class FoldCodes(Rewrite[Any]):
-    """QuantizeLinear of a constant, or of what DequantizeLinear makes of one → constant codes.
+    """QuantizeLinear of a constant, or of a dequantized constant → constant codes.
 
     onnxruntime's quantizer writes the latter where two layers share their weights.
 
-    What does not match: (1) what the network's output is; (2) scales that are powers of two (float8_e8m0fnu), to which results round.
+    What does not match: (1) an output of the network; (2) scales that are powers of two (float8_e8m0fnu), to which results round.
     """
 
     name: ClassVar[str] = "constant-codes"
@@ -154,7 +157,7 @@ class FoldCodes(Rewrite[Any]):
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> Any:
-        """The codes."""
+        """The codes of a quantized constant."""
         value = operand(node, 0)
         if not is_op(node, "QuantizeLinear") or value is None or node.outputs[0].is_graph_output():  # case 1
             return None
@@ -164,14 +167,14 @@ class FoldCodes(Rewrite[Any]):
         return computed_constant(node, values)
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: Any) -> None:
-        """Put the codes in the node's place."""
+        """Replace the node by a constant of the codes."""
         node.outputs[0].replace_all_uses_with(add_constant(graph, f"{node.outputs[0].name}.values", match))
 
 
 class FoldCasts(Rewrite[Any]):
     """Cast of a constant → a constant: weights that are stored in half and computed with in float32.
 
-    What does not match: (1) what the network's output is.
+    What does not match: (1) an output of the network.
     """
 
     name: ClassVar[str] = "constant-casts"
@@ -179,13 +182,13 @@ class FoldCasts(Rewrite[Any]):
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> Any:
-        """The constant."""
+        """The values of a constant that a Cast reads."""
         if not is_op(node, "Cast") or node.outputs[0].is_graph_output():  # case 1
             return None
         return array_of(node.inputs[0])
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: Any) -> None:
-        """Compute the values."""
+        """Replace the Cast by a constant of its result."""
         kind, output = require("onnx_ir", extra="onnx").DataType(node.attributes.get_int("to")), node.outputs[0]
         with np.errstate(over="ignore", invalid="ignore"):  # ONNX leaves open what becomes of NaN
             values = match.astype(kind.numpy())
@@ -193,7 +196,7 @@ class FoldCasts(Rewrite[Any]):
 
 
 class AbsorbOutputScales(Rewrite["tuple[ir.Node, float]"]):
-    """QuantizeLinear behind a convolution → into it.
+    """QuantizeLinear behind a convolution → the convolution's ``y_scale``.
 
     What does not match: (1) codes that are not int8 or FP8 around 0 with one scale; (2) a convolution that something else reads too;
     (3) one of floats whose codes are int8, which the libraries' kernels do not write.
@@ -203,7 +206,7 @@ class AbsorbOutputScales(Rewrite["tuple[ir.Node, float]"]):
     needs: ClassVar[tuple[str, ...]] = ("QuantizeLinear",)
 
     def match(self, node: ir.Node) -> tuple[ir.Node, float] | None:
-        """The convolution, and the scale of its output."""
+        """The convolution that a QuantizeLinear reads, and the scale."""
         conv, scale = convolution_before(node) if is_op(node, "QuantizeLinear") else None, codes_scale(node)
         if conv is None or scale is None:  # cases 1 and 2
             return None
@@ -212,14 +215,14 @@ class AbsorbOutputScales(Rewrite["tuple[ir.Node, float]"]):
         return conv, scale
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[ir.Node, float]) -> None:
-        """Let the convolution write codes."""
+        """Remove the QuantizeLinear, and let the convolution write codes."""
         conv, scale = match
         set_attributes(conv, {"y_scale": scale})
         swap(graph, [node], conv.outputs[0])
 
 
 class AbsorbResidualScales(Rewrite["tuple[ir.Node, float]"]):
-    """DequantizeLinear before a convolution's residual → into the convolution.
+    """DequantizeLinear of a convolution's residual → the convolution's ``residual_scale``.
 
     What does not match: (1) codes that are not int8 or FP8 around 0 with one scale.
     """
@@ -229,7 +232,7 @@ class AbsorbResidualScales(Rewrite["tuple[ir.Node, float]"]):
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> tuple[ir.Node, float] | None:
-        """What dequantizes the residual, and its scale."""
+        """The DequantizeLinear of a convolution's residual, and its scale."""
         residual = operand(node, 3) if is_op(node, "Conv", DOMAIN) else None
         origin = None if residual is None else residual.producer()
         scale = codes_scale(origin) if is_op(origin, "DequantizeLinear") else None
@@ -246,14 +249,17 @@ class AbsorbResidualScales(Rewrite["tuple[ir.Node, float]"]):
 
 
 def computed_constant(node: ir.Node, x: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
-    """What a Q or DQ makes of an array; None where the array, a scale or a zero point is unknown, or scales are powers of two."""
-    steps, zero, output = array_of(node.inputs[1]), array_of(operand(node, 2)), node.outputs[0]
-    is_computed = operand(node, 2) is not None and zero is None
-    if x is None or steps is None or is_computed or steps.dtype.name == DType.FLOAT8E8M0.value:
+    """Compute a QuantizeLinear or DequantizeLinear of an array.
+
+    None where the array, the scale or the zero point is unknown, or scales are powers of two (float8_e8m0fnu).
+    """
+    scale, zero_point, output = array_of(node.inputs[1]), array_of(operand(node, 2)), node.outputs[0]
+    is_computed = operand(node, 2) is not None and zero_point is None
+    if x is None or scale is None or is_computed or scale.dtype.name == DType.FLOAT8E8M0.value:
         return None
     attributes = operator_attributes(node)
     with np.errstate(over="ignore", invalid="ignore"):  # a scale may be infinite
-        values = OPS[node.op_type](np, attributes, None, x, steps.astype(np.float32), zero)
+        values = OPS[node.op_type](np, attributes, None, x, scale.astype(np.float32), zero_point)
         if node.op_type == "DequantizeLinear":
             return values  # type: ignore[no-any-return]
         dtype = DType.of(output.dtype.numpy()) if output.dtype is not None else DType.UINT8
@@ -261,25 +267,34 @@ def computed_constant(node: ir.Node, x: npt.NDArray[Any] | None) -> npt.NDArray[
     return from_stored(codes.astype(stored(dtype), copy=False), dtype)
 
 
-def _moves(node: ir.Node) -> bool:
+def _is_data_movement(node: ir.Node) -> bool:
+    """Whether a node only moves values: an operator of `_MOVING`, a nearest Resize, or a plugin that passes int8 through."""
     if node.domain:
         return node.domain != DOMAIN and passes_int8_through(node)
     nearest = node.op_type == "Resize" and node.attributes.get_string("mode", "nearest") == "nearest"
     return nearest or node.op_type in _MOVING
 
 
-def _move(graph: ir.Graph, node: ir.Node, origins: Sequence[ir.Node]) -> None:
-    """Let a moving node read codes, and dequantize what it gives."""
+def _sink_dequantize(graph: ir.Graph, node: ir.Node, origins: Sequence[ir.Node]) -> None:
+    """Let a data movement node read codes, and insert a DequantizeLinear behind each output.
+
+    Args:
+        graph: The graph.
+        node: The data movement node.
+        origins: The DequantizeLinear of each of its data inputs.
+    """
     onnx_ir = require("onnx_ir", extra="onnx")
     for place, origin in enumerate(origins):
         node.replace_input_with(place, origin.inputs[0])
     kind = onnx_ir.DataType.from_numpy(array_of(operand(origins[0], 2)).dtype)
     for output in node.outputs:
         uses = list(output.uses())
-        made = onnx_ir.node("DequantizeLinear", [output, *origins[0].inputs[1:]], name=f"{output.name}.dequantize")
-        floats = made.outputs[0]
+        dequantize = onnx_ir.node(
+            "DequantizeLinear", [output, *origins[0].inputs[1:]], name=f"{output.name}.dequantize"
+        )
+        floats = dequantize.outputs[0]
         floats.shape, floats.type, floats.name = output.shape, output.type, f"{output.name}.float"
         output.type = onnx_ir.TensorType(kind)
-        graph.insert_after(node, made)
+        graph.insert_after(node, dequantize)
         for use in uses:
             use.node.replace_input_with(use.idx, floats)
