@@ -50,7 +50,7 @@ _HOST_THREADS = 64
 
 @dataclass(frozen=True)
 class RecurrentProblem:
-    """The recurrence of one layer: sizes, type and activations.
+    """The recurrence of an LSTM, GRU or RNN without its products with W: sizes, type and activations.
 
     Attributes:
         shape: Sizes.
@@ -70,7 +70,7 @@ class RecurrentProblem:
 
     @classmethod
     def of(cls, attributes: Mapping[str, Any], dims: Sequence[int], dtype: DType) -> RecurrentProblem:
-        """From a step's attributes, the dims of its products with W, and its type."""
+        """Make the problem of a step, from its attributes, the dims of its products with W, and its type."""
         batch_first = bool(attributes["layout"])
         steps, batch = (dims[1], dims[0]) if batch_first else (dims[0], dims[1])
         op, direction = attributes["operator"], attributes["direction"]
@@ -82,7 +82,7 @@ class RecurrentProblem:
 
 
 def activations_of(attributes: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
-    """C++ of the activations of a recurrent node, by direction.
+    """C++ code of the activations of a recurrent node, by direction.
 
     Alphas and betas go to those that have them, in order. ``clip`` bounds what the gates read; an LSTM's last activation
     reads the state, which stays as it is.
@@ -111,17 +111,17 @@ def activations_of(attributes: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]
 
 
 class RecurrentKernel:
-    """The kernel of a form for one layer, with its weights.
+    """The kernel of one recurrent layer, compiled, with its weights on the device.
 
     Args:
         device: Where it runs.
-        problem: What is computed.
+        problem: The layer.
         weights: R, (directions, gates · hidden, hidden), float32.
-        form: How it is spread over the GPU; None: the one with the least estimated time.
+        form: How the layer is spread over the GPU; None: the form with the least estimated time.
 
     Raises:
-        BuildError: the state has no room in a multiprocessor.
-        KernelError: it does not compile.
+        BuildError: the hidden state does not fit into the shared memory of a multiprocessor.
+        KernelError: the kernel does not compile.
     """
 
     def __init__(
@@ -132,9 +132,9 @@ class RecurrentKernel:
         form: RecurrentForm | None = None,
     ) -> None:
         self._device, self._problem = device, problem
-        sizes = [_LARGEST_CLUSTER, _PORTABLE_CLUSTER, 1] if isinstance(device, CudaDevice) and form is None else [1]
-        for largest in sizes:
-            self.form = form or _form(device, problem, largest)
+        cluster_sizes = [_LARGEST_CLUSTER, _PORTABLE_CLUSTER, 1]
+        for max_cluster in cluster_sizes if isinstance(device, CudaDevice) and form is None else [1]:
+            self.form = form or _choose_form(device, problem, max_cluster)
             self._kernel = _kernel(recurrent_text(problem, self.form, isinstance(device, CudaDevice)))
             if self._load():
                 break
@@ -142,7 +142,11 @@ class RecurrentKernel:
         self._exchange = device.upload(np.zeros(self.form.exchange_words, np.float32))
 
     def bound(self, arrays: Sequence[Any]) -> Launch:
-        """What queues it for x, addends, lengths, first h and c, y, last h and c: arrays in a row, or None."""
+        """A function that queues the kernel on a stream.
+
+        Args:
+            arrays: Products with W, addends, lengths, initial h and c, Y, last h and c, each contiguous; None where left out.
+        """
         x, *others = arrays
         values, form = [x, self._weights, *others, self._exchange], self.form
         if not self._problem.shape.steps * self._problem.shape.batch:
@@ -151,33 +155,36 @@ class RecurrentKernel:
             block = form.blocks * form.threads
             threads = form.grid // form.blocks * block
             return lambda stream: self._kernel.launch(*values, threads=threads, block=block, stream=stream)
-        queue = self._launch([ctypes.c_void_p(None if value is None else value.data.ptr) for value in values])
+        queue = self._driver_launch([ctypes.c_void_p(None if value is None else value.data.ptr) for value in values])
 
         def launch(stream: Any, kept: Any = values) -> None:
             queue(int(stream.ptr))
 
         return launch
 
-    def _launch(self, arguments: Sequence[Any]) -> DriverLaunch:
-        form, cluster = self.form, self.form.blocks if self.form.exchange == CLUSTER else 1
+    def _driver_launch(self, arguments: Sequence[Any]) -> DriverLaunch:
+        """The launch through the driver: with clusters, programmatic, or cooperative, as the form needs it."""
+        form, cluster_size = self.form, self.form.blocks if self.form.exchange == CLUSTER else 1
         cooperative = form.exchange == WHOLE_GRID
-        early = not cooperative and isinstance(self._device, CudaDevice) and self._device.capability >= _CLUSTERS_FROM
-        return DriverLaunch(self._function, form.grid, form.threads, arguments, cluster, early, cooperative)
+        has_early_start = isinstance(self._device, CudaDevice) and self._device.capability >= _CLUSTERS_FROM
+        programmatic = has_early_start and not cooperative
+        return DriverLaunch(self._function, form.grid, form.threads, arguments, cluster_size, programmatic, cooperative)
 
     def _load(self) -> bool:
-        """Compile and load it; whether the GPU can run its clusters."""
+        """Compile and load the kernel, and return whether the GPU can run its clusters."""
         self._function: Any = None
         if not isinstance(self._device, CudaDevice):
             return True
         code = compile_unit(self._kernel.unit(), newest_architecture(self._device.capability))
         self._function = load_cubin(code, "recurrent", self.form.shared_floats * 4)
-        return self.form.exchange != CLUSTER or self._launch([ctypes.c_void_p()] * 10).max_clusters() > 0
+        return self.form.exchange != CLUSTER or self._driver_launch([ctypes.c_void_p()] * 10).max_clusters() > 0
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------------
 
 
-def _form(device: Device, problem: RecurrentProblem, max_cluster: int) -> RecurrentForm:
+def _choose_form(device: Device, problem: RecurrentProblem, max_cluster: int) -> RecurrentForm:
+    """The fastest form on a device with clusters of this many blocks at most; a small one on the host."""
     half = problem.dtype is DType.FLOAT16
     if not isinstance(device, CudaDevice):  # few threads, since each is a fiber
         blocks = 2 if problem.shape.hidden > 1 else 1
@@ -187,19 +194,23 @@ def _form(device: Device, problem: RecurrentProblem, max_cluster: int) -> Recurr
     clusters, has_units = max_cluster if has_clusters else 1, device.capability >= _MATRIX_UNITS
     form = choose_form(problem.shape, half, device.multiprocessors, clusters, shared, has_units)
     if form is None:
-        raise BuildError(f"engine 'cuda': a state of {problem.shape.hidden} values has no room on {device.model}")
+        raise BuildError(
+            f"engine 'cuda': a hidden state of {problem.shape.hidden} values does not fit into the shared memory of {device.model}.\n"
+            'Do: build with engine="onnxruntime"',
+            engine="cuda",
+        )
     return form
 
 
 def _keep_states(pairs: Sequence[tuple[Any, Any]], stream: Any) -> None:
-    """What no step changes: last states, and the first ones, or None."""
+    """Copy the initial states to the last ones of a layer without steps; None: the initial state is zero."""
     for last, first in pairs:
         if last is not None:
             last[...] = 0 if first is None else first
 
 
 def recurrent_text(problem: RecurrentProblem, form: RecurrentForm, on_gpu: bool) -> str:
-    """The kernel's source for a GPU, or for the host."""
+    """The source of a form's kernel, for a GPU or for the host."""
     numbers = {
         **form.constants(),
         "LINEAR_BEFORE_RESET": int(not problem.shape.resets_first),
@@ -226,4 +237,5 @@ def recurrent_text(problem: RecurrentProblem, form: RecurrentForm, on_gpu: bool)
 
 @functools.lru_cache(256)
 def _kernel(text: str) -> CudaKernel:
+    """The kernel of a source; equal sources share one."""
     return CudaKernel(text, "recurrent", label="recurrent.cu")

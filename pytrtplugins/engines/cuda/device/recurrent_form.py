@@ -1,4 +1,4 @@
-"""Launch forms of recurrent kernels: blocks, threads, and where the weights stay."""
+"""Launch forms of recurrent kernels: grid, threads and place of the weights, chosen by an estimate of the time of a step."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 ONE_BLOCK, CLUSTER, WHOLE_GRID = range(3)
 """How blocks exchange the hidden state; see recurrent.cu."""
 IN_REGISTERS, IN_SHARED, IN_L2 = range(3)
-"""Where the weights stay."""
+"""Where the weights are during all steps."""
 _PIECE, _LANES = 16, 32
-_ROUND_ROWS, _SUMS = 8, {256: 32, 512: 16}
-"""Rows of weights that a subwarp multiplies at a time; sums of a thread, by the threads of a block, at most."""
-_HELD = {256: 32, 512: 16}
-"""Pieces of weights, of 16 bytes, that a thread has registers for."""
+"""Bytes that a thread loads at once, a piece; threads of a warp."""
+_ROUND_ROWS, _MAX_SUMS = 8, {256: 32, 512: 16}
+"""Rows of weights that a subwarp multiplies at a time; threads of a block → sums that a thread has registers for."""
+_MAX_PIECES = {256: 32, 512: 16}
+"""Threads of a block → pieces of weights that a thread has registers for."""
 _ROUND_COST, _EXCHANGE_COST = 350, {ONE_BLOCK: 40, CLUSTER: 500, WHOLE_GRID: 1100}
-"""Cycles: of adding up and activations, and of an exchange; as all that is counted here, fitted to times on an H200."""
+"""Cycles of the sums and activations of a round, and of an exchange. All costs here are fitted to times on an H200."""
 _SHARED_RATE, _L2_RATE = 128, 50
-"""Bytes of a multiprocessor in a cycle."""
+"""Bytes that a multiprocessor reads in a cycle, from shared memory and from L2."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ class RecurrentShape:
 
     Attributes:
         op: ``"LSTM"``, ``"GRU"`` or ``"RNN"``.
-        steps: Of the sequences.
-        batch: Sequences.
+        steps: Steps of a sequence.
+        batch: Number of sequences.
         hidden: Hidden units of a direction.
         directions: 1 or 2.
         resets_first: Whether a GRU's reset gate multiplies the state before its product: each step has two exchanges then.
@@ -72,17 +73,17 @@ class RecurrentShape:
 
 @dataclass(frozen=True)
 class RecurrentForm(ABC):
-    """One way to compute a layer.
+    """How a layer is spread over the GPU.
 
     Attributes:
-        file: Of the kernel, behind recurrent.cu.
+        file: File of the kernel, included after recurrent.cu.
         shape: The layer's sizes.
         exchange: `ONE_BLOCK`, `CLUSTER` or `WHOLE_GRID`.
         blocks: Blocks that share the hidden units of one direction.
         groups: Parts of the batch, each with blocks of its own.
-        threads: Of a block.
+        threads: Threads of a block.
         weights: Element type of R on the GPU.
-        place: Where R stays: in registers, in shared memory, in L2.
+        place: Where R is during all steps: `IN_REGISTERS`, `IN_SHARED` or `IN_L2`.
     """
 
     file: ClassVar[str]
@@ -97,17 +98,17 @@ class RecurrentForm(ABC):
     @property
     @abstractmethod
     def state(self) -> DType:
-        """Element type of the hidden state that is multiplied."""
+        """Element type of the hidden state that is multiplied with R."""
 
     @property
     @abstractmethod
     def units(self) -> int:
-        """Hidden units that a block has room for."""
+        """Hidden units of a block, those of padding included."""
 
     @property
     @abstractmethod
     def pitch(self) -> int:
-        """Values from one row of the state to the next."""
+        """Values from the state of one sequence to that of the next."""
 
     @property
     @abstractmethod
@@ -117,23 +118,23 @@ class RecurrentForm(ABC):
     @property
     @abstractmethod
     def own_pieces(self) -> int:
-        """Pieces of weights of a thread."""
+        """Pieces of weights, of 16 bytes, of a thread."""
 
     @abstractmethod
     def packed(self, weights: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
         """R, (directions, gates · hidden, hidden), in the order in which threads read it, zeros where there are no weights."""
 
     @abstractmethod
-    def _more(self) -> int:
-        """Shared memory of the kernel itself, in units of 4 bytes."""
+    def _scratch_words(self) -> int:
+        """Shared memory for sums and new states, in units of 4 bytes; the state itself and the weights are not counted."""
 
     @abstractmethod
     def _cycles(self) -> float:
-        """An estimate of the time of a step without the exchange."""
+        """Estimated cycles of a step, without loads of weights and exchanges."""
 
     @abstractmethod
     def _constants(self) -> dict[str, int]:
-        """What the kernel itself is compiled with."""
+        """Constants that only this kernel is compiled with."""
 
     @property
     def group_rows(self) -> int:
@@ -147,17 +148,17 @@ class RecurrentForm(ABC):
 
     @property
     def buffer(self) -> int:
-        """A group's state with padding, in units of 4 bytes."""
+        """Size of a group's hidden state with padding, in units of 4 bytes."""
         return self.chunks * self.rows_each * self.pitch * self.state.itemsize // 4
 
     @property
     def tagged(self) -> bool:
-        """Whether each value of the state lies in global memory beside the number of its step; else there is a barrier."""
+        """Whether each value of the state is stored with the number of its step, which readers poll; else there is a barrier."""
         return self.exchange == WHOLE_GRID and self.state is DType.FLOAT32
 
     @property
     def exchange_words(self) -> int:
-        """Global memory through which blocks exchange the state, zeros at first, in units of 4 bytes."""
+        """Global memory through which blocks exchange the state, in units of 4 bytes; it starts as zeros."""
         words = 3 * self.buffer * (2 if self.tagged else 1) + 32
         return self.shape.directions * self.groups * words if self.exchange == WHOLE_GRID else 1
 
@@ -168,15 +169,15 @@ class RecurrentForm(ABC):
         has_cells = self.shape.op == "LSTM" or self.shape.resets_first
         cells = self.units * self.chunks * self.rows_each if has_cells else 0
         weights = self.own_pieces * self.threads * 4 if self.place == IN_SHARED else 0
-        return 8 + -(-(buffers * self.buffer + cells + self._more()) // 4) * 4 + weights
+        return 8 + -(-(buffers * self.buffer + cells + self._scratch_words()) // 4) * 4 + weights
 
     @property
     def grid(self) -> int:
-        """All blocks."""
+        """Blocks of the launch."""
         return self.shape.directions * self.groups * self.blocks
 
     def constants(self) -> dict[str, int]:
-        """What the kernel is compiled with."""
+        """Constants that the kernel is compiled with, by their names in the source."""
         shape = self.shape
         return {
             "STEPS": shape.steps, "BATCH": shape.batch, "HIDDEN": shape.hidden, "DIRECTIONS": shape.directions,
@@ -187,7 +188,7 @@ class RecurrentForm(ABC):
         }  # fmt: skip
 
     def cycles(self, multiprocessors: int) -> float:
-        """An estimate of the time of a step."""
+        """Estimated cycles of a step on a GPU with this many multiprocessors."""
         time, exchanges = self._cycles(), 2 if self.shape.resets_first else 1
         if self.place != IN_REGISTERS:
             rate = _SHARED_RATE if self.place == IN_SHARED else _L2_RATE
@@ -198,18 +199,18 @@ class RecurrentForm(ABC):
         return time * -(-self.grid // multiprocessors)
 
     def fits(self, multiprocessors: int, shared_bytes: int) -> bool:
-        """Whether a GPU with this shared memory of a block can run it, and each block has work."""
+        """Whether the form fits a GPU with these multiprocessors and this shared memory of a block, and gives each block work."""
         return (
             self.shared_floats * 4 <= shared_bytes
             and (self.blocks == 1 or self.units * (self.blocks - 1) < self.shape.hidden)
             and (self.exchange != WHOLE_GRID or self.grid <= multiprocessors)
-            and (self.place != IN_REGISTERS or self.own_pieces <= _HELD[self.threads])
+            and (self.place != IN_REGISTERS or self.own_pieces <= _MAX_PIECES[self.threads])
         )
 
 
 @dataclass(frozen=True)
 class LanesForm(RecurrentForm):
-    """Products in float32, each sum shared by the lanes of a subwarp: recurrent_lanes.cu."""
+    """Products with R in float32, each sum shared by the lanes of a subwarp: recurrent_lanes.cu."""
 
     file: ClassVar[str] = "recurrent_lanes.cu"
 
@@ -220,17 +221,17 @@ class LanesForm(RecurrentForm):
 
     @property
     def values(self) -> int:
-        """Weights of a piece of 16 bytes."""
+        """Number of weights in a piece of 16 bytes."""
         return _PIECE // self.weights.itemsize
 
     @property
     def lanes(self) -> int:
-        """Lanes of a subwarp."""
+        """Threads of a subwarp, which share the sums of a row."""
         return int(min(_LANES, 2 ** math.ceil(math.log2(-(-self.shape.hidden // self.values)))))
 
     @property
     def pieces(self) -> int:
-        """Pieces of a row that one lane has."""
+        """Pieces of a row of R that one lane has."""
         return -(-self.shape.hidden // (self.lanes * self.values))
 
     @property
@@ -240,17 +241,18 @@ class LanesForm(RecurrentForm):
 
     @property
     def _units_of_subwarp(self) -> int:
+        """Hidden units of a subwarp in a step."""
         subwarps = self.blocks * (self.threads // self.lanes)
         return -(-self.shape.hidden // subwarps)
 
     @property
     def units_each(self) -> int:
-        """Units that a subwarp computes at a time."""
+        """Hidden units that a subwarp computes at a time, in a round."""
         return min(max(1, _ROUND_ROWS // self.shape.gates), self._units_of_subwarp)
 
     @property
     def rounds(self) -> int:
-        """How many times a subwarp does so in a step."""
+        """Rounds of a subwarp in a step."""
         return -(-self._units_of_subwarp // self.units_each)
 
     @property
@@ -261,8 +263,8 @@ class LanesForm(RecurrentForm):
     @property
     @override
     def rows_each(self) -> int:
-        most = max(1, _SUMS.get(self.threads, 32) // (self.units_each * self.shape.gates))
-        return next(rows for rows in (4, 2, 1) if rows <= most and (rows == 1 or rows < 2 * self.group_rows))
+        max_rows = max(1, _MAX_SUMS.get(self.threads, 32) // (self.units_each * self.shape.gates))
+        return next(rows for rows in (4, 2, 1) if rows <= max_rows and (rows == 1 or rows < 2 * self.group_rows))
 
     @property
     @override
@@ -277,6 +279,7 @@ class LanesForm(RecurrentForm):
         return np.ascontiguousarray(parts.swapaxes(-3, -2)).reshape(-1)
 
     def _padded(self, weights: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+        """R as (directions, units, gates, columns), padded with zeros to the units of all blocks and to `pitch` columns."""
         shape = self.shape
         source = weights.reshape(shape.directions, shape.gates, shape.hidden, shape.hidden).swapaxes(1, 2)
         padded = np.zeros((shape.directions, self.blocks * self.units, shape.gates, self.pitch), self.weights.numpy)
@@ -285,14 +288,14 @@ class LanesForm(RecurrentForm):
         return padded
 
     @override
-    def _more(self) -> int:
+    def _scratch_words(self) -> int:
         return self.threads // self.lanes * self.units_each * (self.shape.gates + 1) * self.rows_each
 
     @override
     def _cycles(self) -> float:
-        busy = self.threads * self.own_pieces
-        halves = 1.5 * self.chunks * (self.weights is DType.FLOAT16)
-        products = busy * self.values * (self.chunks * self.rows_each + halves) / 128
+        pieces = self.threads * self.own_pieces
+        conversions = 1.5 * self.chunks * (self.weights is DType.FLOAT16)
+        products = pieces * self.values * (self.chunks * self.rows_each + conversions) / 128
         reads = self.threads * self.buffer * self.rounds / self.lanes * 4 / _SHARED_RATE
         return products + reads + self.chunks * self.rounds * _ROUND_COST + 50 + 1.6 * self.threads
 
@@ -303,10 +306,10 @@ class LanesForm(RecurrentForm):
 
 @dataclass(frozen=True)
 class MatrixForm(RecurrentForm):
-    """Products in float16 on matrix units: recurrent_mma.cu.
+    """Products with R in float16 on tensor cores: recurrent_mma.cu.
 
     Attributes:
-        column_warps: Warps that share a sum over the hidden state.
+        column_warps: Warps among which the columns of R, and so each sum, are split.
     """
 
     file: ClassVar[str] = "recurrent_mma.cu"
@@ -324,22 +327,23 @@ class MatrixForm(RecurrentForm):
 
     @property
     def _row_warps(self) -> int:
+        """Warps among which the rows of R are split."""
         return self.threads // 32 // self.column_warps
 
     @property
     def row_tiles(self) -> int:
-        """Tiles of 16 rows that a warp has."""
+        """Tiles of 16 rows of R that a warp has."""
         return -(-self.shape.gates * self.units // (16 * self._row_warps))
 
     @property
     def column_tiles(self) -> int:
-        """Tiles of 16 columns that a warp has."""
+        """Tiles of 16 columns of R that a warp has."""
         return -(-self.shape.hidden // (16 * self.column_warps))
 
     @property
     @override
     def pitch(self) -> int:
-        return self.column_tiles * self.column_warps * 16 + 8  # with which no two lanes meet in a bank
+        return self.column_tiles * self.column_warps * 16 + 8  # 8: without bank conflicts
 
     @property
     @override
@@ -366,7 +370,7 @@ class MatrixForm(RecurrentForm):
         return np.ascontiguousarray(tiles.transpose(0, 1, 5, 2, 6, 4, 8, 7, 3, 9)).reshape(-1)
 
     @override
-    def _more(self) -> int:
+    def _scratch_words(self) -> int:
         rows = self.chunks * 8
         return self.threads // 32 * self.row_tiles * 16 * (rows + 1) + self.units * rows
 
@@ -374,10 +378,10 @@ class MatrixForm(RecurrentForm):
     def _cycles(self) -> float:
         pairs = -(-self.units * self.group_rows // self.threads)
         products = self.column_tiles * max(33, self.row_tiles * self.threads / 32 * 1.6) + 40
-        targets = self.blocks if self.exchange == CLUSTER else 1
-        sums = pairs * (self.shape.gates * self.column_warps * 8 + 120 + targets * 8)
-        given = 0.4 * self.units * self.group_rows * targets
-        return (1 + self.shape.resets_first) * (self.chunks * products + sums + given + 250 + 0.66 * self.threads)
+        receivers = self.blocks if self.exchange == CLUSTER else 1
+        sums = pairs * (self.shape.gates * self.column_warps * 8 + 120 + receivers * 8)
+        sends = 0.4 * self.units * self.group_rows * receivers
+        return (1 + self.shape.resets_first) * (self.chunks * products + sums + sends + 250 + 0.66 * self.threads)
 
     @override
     def _constants(self) -> dict[str, int]:
@@ -392,27 +396,27 @@ def choose_form(
     shared_bytes: int,
     matrix_units: bool = False,
 ) -> RecurrentForm | None:
-    """The form with the least estimated time; None where the state of a single sequence has no room.
+    """Choose the form with the least estimated time; None where the state of a single sequence does not fit into shared memory.
 
     Args:
         shape: The layer's sizes.
         half: Whether R and h may be rounded to float16.
-        multiprocessors: Of the GPU.
-        max_cluster: Blocks of a cluster at most; 1: the GPU has none.
+        multiprocessors: Multiprocessors of the GPU.
+        max_cluster: Blocks of a cluster at most; 1: without clusters.
         shared_bytes: Shared memory that a block can have.
-        matrix_units: Whether the GPU has those that recurrent_mma.cu needs.
+        matrix_units: Whether the GPU has the tensor core instructions of recurrent_mma.cu.
     """
     spreads = list(_spreads(shape, multiprocessors, max_cluster))
     places = (IN_REGISTERS, IN_SHARED, IN_L2)
     types = (DType.FLOAT32, DType.FLOAT16) if half else (DType.FLOAT32,)
     forms: list[RecurrentForm] = [
         LanesForm(shape, *spread, threads, kind, place)
-        for spread, threads, kind, place in itertools.product(spreads, _HELD, types, places)
+        for spread, threads, kind, place in itertools.product(spreads, _MAX_PIECES, types, places)
     ]
     if half and matrix_units:
         forms += [
             MatrixForm(shape, *spread, threads, DType.FLOAT16, place, 2**power)
-            for spread, threads, place in itertools.product(spreads, _HELD, places)
+            for spread, threads, place in itertools.product(spreads, _MAX_PIECES, places)
             for power in range(5)
             if 2**power <= threads // 32
         ]
@@ -421,10 +425,10 @@ def choose_form(
 
 
 def _spreads(shape: RecurrentShape, multiprocessors: int, max_cluster: int) -> Iterator[tuple[int, int, int]]:
-    """Exchanges, blocks and groups."""
-    doubled = [2**power for power in range(8)]
-    shares = [(ONE_BLOCK, 1), *((CLUSTER, size) for size in doubled[1:] if size <= max_cluster)]
-    for groups in sorted({shape.batch, *(split for split in doubled if split < shape.batch)}):
-        most = multiprocessors // (shape.directions * groups)
-        grids = [(WHOLE_GRID, blocks) for blocks in sorted({most, *doubled[2:]}) if 1 < blocks <= most]
-        yield from ((exchange, blocks, groups) for exchange, blocks in (*shares, *grids))
+    """All ways to spread a layer: exchange, blocks of a direction and a group, groups of the batch."""
+    powers = [2**power for power in range(8)]
+    clusters = [(ONE_BLOCK, 1), *((CLUSTER, size) for size in powers[1:] if size <= max_cluster)]
+    for groups in sorted({shape.batch, *(split for split in powers if split < shape.batch)}):
+        max_blocks = multiprocessors // (shape.directions * groups)
+        grids = [(WHOLE_GRID, blocks) for blocks in sorted({max_blocks, *powers[2:]}) if 1 < blocks <= max_blocks]
+        yield from ((exchange, blocks, groups) for exchange, blocks in (*clusters, *grids))

@@ -21,25 +21,25 @@ from .text import C_TYPES, library_text, operand_text, operation_line
 
 __all__ = ["RowLoops", "row_loops", "rows_kernel", "rows_text"]
 
-_KEPT = 64
-"""Values of a row that a thread keeps of each tensor, at most; of longer rows they are read again."""
+_MAX_KEPT = 64
+"""Values of a row that a thread keeps in registers of each tensor, at most; values of longer rows are loaded again."""
 _MANY_ROWS = 1024
 """With fewer, more threads share a row."""
 _COLUMNS = 32
-"""Rows of a block whose neighbours lie side by side."""
+"""Rows of a block where neighbouring rows, not values of a row, are contiguous."""
 
 
 @dataclass(frozen=True)
 class RowLoops:
-    """Where the rows are, and how threads share them.
+    """Where the rows of a reduction are, and how threads share them.
 
     Attributes:
         outer: Axes along which there are rows, the innermost last.
         inner: Axes of a row.
-        lanes: Values of a row that a thread has side by side.
-        threads: Of a row, a power of two.
-        rows: Of a block.
-        columns: Whether rows lie side by side in memory.
+        lanes: Contiguous values of a row that a thread has.
+        threads: Threads of a row, a power of two.
+        rows: Rows of a block.
+        columns: Whether neighbouring rows, not values of a row, are contiguous in memory.
         packed: Which tensors are accessed ``lanes`` values at a time.
     """
 
@@ -63,11 +63,11 @@ class RowLoops:
 
     @property
     def turns(self) -> int:
-        """How often a thread has ``lanes`` values."""
+        """How many times a thread takes ``lanes`` values of its row."""
         return -(-self.length // (self.lanes * self.threads))
 
     def at(self, rank: int, run: int, lane: Index, wide: bool = True) -> list[Index]:
-        """Where a value, or with ``wide`` False a row, is on each axis of the dims; arguments as for `Loops.at`."""
+        """Indices along the dims of a value, or with ``wide`` False of a row; other arguments as for `Loops.at`."""
         places = [(axis, Index.counter(f"o{index}", axis.size)) for index, axis in enumerate(self.outer)]
         if wide:
             *others, last = self.inner
@@ -80,26 +80,30 @@ class RowLoops:
 def row_loops(
     dims: Sequence[int], axes: Sequence[int], inputs: Sequence[Format | Strides], outputs: Sequence[Format | Strides]
 ) -> RowLoops:
-    """Loops over tensors.
+    """Choose the loops of a reduction: order of axes, lanes, threads of a row, rows of a block.
 
     Args:
-        dims: Of the elements.
-        axes: Of a row.
-        inputs: How inputs lie, which are broadcast to the dims.
-        outputs: How outputs lie: of all elements, or of one value for each row, with axes of size 1 or without.
+        dims: Dims that are reduced.
+        axes: Axes of a row, over which is reduced.
+        inputs: Formats of the inputs, which are broadcast to the dims.
+        outputs: Formats of the outputs: of all dims, or with one value for each row, with axes of size 1 or without.
     """
     tensors = [*inputs, *outputs]
-    strides = [*(aligned_strides(form, dims) for form in inputs), *(_strides(form, dims, axes) for form in outputs)]
-    every = [Axis(size, tuple(each[index] for each in strides), ((index, size),)) for index, size in enumerate(dims)]
+    strides = [
+        *(aligned_strides(form, dims) for form in inputs),
+        *(_output_strides(form, dims, axes) for form in outputs),
+    ]
+    all_axes = [Axis(size, tuple(each[index] for each in strides), ((index, size),)) for index, size in enumerate(dims)]
     lead = next((index for index, each in enumerate(strides) if all(each[axis] or dims[axis] == 1 for axis in axes)), 0)
     order = sorted(range(len(dims)), key=lambda index: (-strides[lead][index], index))
     order = [index for index in order if dims[index] > 1]
-    outer = collapsed([every[index] for index in order if index not in axes])
-    inner = collapsed([every[index] for index in order if index in axes])
+    outer = collapsed([all_axes[index] for index in order if index not in axes])
+    inner = collapsed([all_axes[index] for index in order if index in axes])
     columns = order[-1] not in axes
     last, others = inner[-1], [*outer, *inner[:-1]]
 
     def packed(tensor: int, lanes: int) -> bool:
+        """Whether ``lanes`` values of a tensor are contiguous and aligned."""
         return last.strides[tensor] == 1 and all(axis.strides[tensor] % lanes == 0 for axis in others)
 
     sizes = [form.dtype.itemsize for form, stride in zip(tensors, last.strides, strict=True) if stride]
@@ -110,13 +114,13 @@ def row_loops(
     if columns:
         threads, rows = min(32, _power_of_two(-(-pieces // 4))), _COLUMNS
     else:
-        most = 8 if count < _MANY_ROWS else 32
+        max_values = 8 if count < _MANY_ROWS else 32
         threads = min(32, _power_of_two(pieces))
-        while threads < 1024 and -(-pieces // threads) * lanes > most:
+        while threads < 1024 and -(-pieces // threads) * lanes > max_values:
             threads *= 2
         rows = max(1, 128 // threads)
-    which = tuple(packed(tensor, lanes) for tensor in range(len(tensors)))
-    return RowLoops(tuple(outer), tuple(inner), lanes, threads, rows, columns, which)
+    are_packed = tuple(packed(tensor, lanes) for tensor in range(len(tensors)))
+    return RowLoops(tuple(outer), tuple(inner), lanes, threads, rows, columns, are_packed)
 
 
 def rows_text(
@@ -132,15 +136,14 @@ def rows_text(
 
     Args:
         expression: What is computed.
-        dims: Of the elements.
-        axes: Of a row.
-        inputs: How tensors lie that are read.
-        outputs: How the results lie: of all elements, or one value for each row.
-        reads: What the expression is computed of, which is broadcast to the dims: moves of the inputs, by their places; none:
-            the inputs are.
-        writes: Result → where in that output each of its values goes; the others go where they lie.
+        dims: Dims that are reduced.
+        axes: Axes of a row, over which is reduced.
+        inputs: Formats of the tensors that are read.
+        outputs: Formats of the results: of all dims, or with one value for each row.
+        reads: Operands of the expression, broadcast to the dims: moves of the inputs, by their places; empty: the inputs themselves.
+        writes: Result → where in its output each value goes; results that are not named are written as they are.
     """
-    return _rows(expression, dims, axes, inputs, outputs, reads, writes).text()
+    return _writer(expression, dims, axes, inputs, outputs, reads, writes).text()
 
 
 def rows_kernel(
@@ -154,13 +157,13 @@ def rows_kernel(
     writes: Mapping[int, Move] = MappingProxyType({}),
 ) -> GeneratedKernel:
     """The kernel on a device; arguments as for `rows_text`, no tensor empty."""
-    rows = _rows(expression, dims, axes, inputs, outputs, reads, writes)
-    loops = rows.loops
+    writer = _writer(expression, dims, axes, inputs, outputs, reads, writes)
+    loops = writer.loops
     blocks = -(-loops.count // loops.rows)
-    return GeneratedKernel(device, rows.text(), "rows", blocks, loops.threads * loops.rows, in_turns=False)
+    return GeneratedKernel(device, writer.text(), "rows", blocks, loops.threads * loops.rows, in_turns=False)
 
 
-def _rows(
+def _writer(
     expression: Expression,
     dims: Sequence[int],
     axes: Sequence[int],
@@ -168,19 +171,22 @@ def _rows(
     outputs: Sequence[Format],
     reads: Sequence[Move],
     writes: Mapping[int, Move],
-) -> _Rows:
+) -> _KernelWriter:
+    """The writer of a kernel's source; arguments as for `rows_text`."""
     written = results(outputs, writes)
     wide = next((form for form in outputs if form.dims == tuple(dims)), outputs[0])
     read = operands(inputs, reads, wide)
-    loops = row_loops(dims, axes, [each.form for each in read], [each.form for each in written])
-    return _Rows(expression, loops, len(dims), read, written, len(inputs))
+    loops = row_loops(dims, axes, [operand.form for operand in read], [result.form for result in written])
+    return _KernelWriter(expression, loops, len(dims), read, written, len(inputs))
 
 
 def _power_of_two(least: int) -> int:
+    """The smallest power of two that is not below a number."""
     return 1 << (least - 1).bit_length()
 
 
-def _strides(form: Format | Strides, dims: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+def _output_strides(form: Format | Strides, dims: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+    """Strides of an output along the dims; 0 along axes that are reduced."""
     if len(form.dims) < len(dims):
         own = iter(form.strides)
         return tuple(0 if axis in axes else next(own) for axis in range(len(dims)))
@@ -192,8 +198,8 @@ def _library() -> str:
     return f"{library_text()}\n{sources('rows.cu')}"
 
 
-class _Rows:
-    """Writes one kernel: reductions in phases, each after those that it needs the results of; then what is written."""
+class _KernelWriter:
+    """Writes the source of one kernel: reductions in phases, each after the reductions that it reads, then the stores."""
 
     def __init__(
         self,
@@ -207,21 +213,21 @@ class _Rows:
         self.expression, self.loops, self.rank = expression, loops, rank
         self.inputs, self.outputs, self.parameters = inputs, outputs, parameters
         self.wide = [any(axis.strides[index] for axis in loops.inner) for index in range(len(inputs))]
-        """Whether each value is one of an element, not of a row."""
+        """Whether each value differs within a row; else there is one for each row."""
         self.phase = [0] * len(inputs)
-        """How many phases of reductions are done when a value is known."""
-        for each in expression.operations:
-            reads = [operand for operand in each.operands if isinstance(operand, int)]
-            reduces = each.op in REDUCTIONS
+        """Number of reduction phases before each value is known."""
+        for operation in expression.operations:
+            reads = [operand for operand in operation.operands if isinstance(operand, int)]
+            reduces = operation.op in REDUCTIONS
             self.wide.append(not reduces and any(self.wide[value] for value in reads))
             self.phase.append(max((self.phase[value] for value in reads), default=0) + reduces)
-        self.kept = loops.turns * loops.lanes <= _KEPT
+        self.kept = loops.turns * loops.lanes <= _MAX_KEPT
 
     def text(self) -> str:
         """The whole source."""
         loops = self.loops
         block = loops.threads * loops.rows
-        body = [f"__shared__ float scratch[{block}];", "begin_kernel();", *self._places()]
+        body = [f"__shared__ float scratch[{block}];", "begin_kernel();", *self._place_lines()]
         body += [self._row_load(index) for index, wide in enumerate(self.wide[: len(self.inputs)]) if not wide]
         if self.kept:
             body += self._loop([], range(len(self.inputs)), load_only=True)
@@ -235,7 +241,8 @@ class _Rows:
         head = f'extern "C" __global__ void __launch_bounds__({block}) rows({", ".join(parameters)})'
         return f"{_library()}\n{head} {{\n{lines}\n}}\n"
 
-    def _places(self) -> list[str]:
+    def _place_lines(self) -> list[str]:
+        """C++ code: a thread's row, its place in the row's threads (``me``), and the row's indices ``o0``, ``o1``, …."""
         loops = self.loops
         divisor = loops.rows if loops.columns else loops.threads
         parts = [f"threadIdx.x / {divisor}u", f"threadIdx.x % {divisor}u"]
@@ -245,12 +252,14 @@ class _Rows:
         return [*lines, *index_lines(loops.outer, "o", "left")]
 
     def _offset(self, tensor: int, wide: bool) -> str:
+        """C++ code: the offset of a value, or with ``wide`` False of a row, in a tensor."""
         terms = offset_terms(self.loops.outer, "o", tensor)
         if wide:
             terms += offset_terms(self.loops.inner, "i", tensor)
         return " + ".join(terms) or "0u"
 
     def _row_load(self, index: int) -> str:
+        """C++ code: load an input with one value for each row."""
         name = C_TYPES[self.inputs[index].dtype]
         kind = C_TYPES[computed_in(self.inputs[index].dtype)]
         operand = self.inputs[index]
@@ -262,42 +271,46 @@ class _Rows:
         )
 
     def _row_lines(self, phase: int) -> list[str]:
-        """What is computed once for each row, when that many phases are done."""
+        """C++ code: operations with one result for each row that are known after this phase."""
         first = len(self.inputs)
         return [
             operation_line(self.expression, index)
-            for index, each in enumerate(self.expression.operations)
-            if not self.wide[first + index] and self.phase[first + index] == phase and each.op not in REDUCTIONS
+            for index, operation in enumerate(self.expression.operations)
+            if not self.wide[first + index] and self.phase[first + index] == phase and operation.op not in REDUCTIONS
         ]
 
     def _reductions(self, phase: int) -> list[str]:
+        """C++ code: the reductions of a phase, first of a thread's values, then over the row's threads."""
         first, loops = len(self.inputs), self.loops
-        found = [
+        reductions = [
             index
-            for index, each in enumerate(self.expression.operations)
-            if each.op in REDUCTIONS and self.phase[first + index] == phase
+            for index, operation in enumerate(self.expression.operations)
+            if operation.op in REDUCTIONS and self.phase[first + index] == phase
         ]
         before, inside, behind, needed = [], [], [], list[int]()
-        for index in found:
-            each, value = self.expression.operations[index], first + index
-            kind, begin = REDUCTIONS[each.op]
+        for index in reductions:
+            operation, value = self.expression.operations[index], first + index
+            kind, begin = REDUCTIONS[operation.op]
             before.append(f"float r{value} = {begin};")
-            inside.append(f"r{value} = {kind}()(r{value}, static_cast<float>({operand_text(each.operands[0])}));")
+            inside.append(f"r{value} = {kind}()(r{value}, static_cast<float>({operand_text(operation.operands[0])}));")
             columns = "true" if loops.columns else "false"
             call = f"over_row<{loops.threads}, {loops.rows}, {columns}>(r{value}, scratch, {kind}())"
             behind.append(f"float const v{value} = {call};")
-            needed += [operand for operand in each.operands if isinstance(operand, int)]
+            needed += [operand for operand in operation.operands if isinstance(operand, int)]
         return [*before, *self._loop(inside, needed), *behind]
 
     def _stores(self) -> list[str]:
+        """C++ code: store all results."""
         first, lanes = len(self.inputs), self.loops.lanes
         lines, inside, behind, needed = list[str](), list[str](), list[str](), list[int]()
         before = []
         for index, (value, result) in enumerate(zip(self.expression.results, self.outputs, strict=True)):
             name, tensor = C_TYPES[result.dtype], first + index
-            each = any(axis.strides[tensor] for axis in self.loops.inner)  # also what is the same for a whole row
-            target = f"static_cast<{name}*>(y{index}) + ({self._offset(tensor, each)})"
-            if not each:
+            is_wide = any(
+                axis.strides[tensor] for axis in self.loops.inner
+            )  # the value may be the same for a whole row
+            target = f"static_cast<{name}*>(y{index}) + ({self._offset(tensor, is_wide)})"
+            if not is_wide:
                 lines.append(f"if (live && me == 0) *({target}) = static_cast<{name}>(v{value});")
                 continue
             needed.append(value)
@@ -309,8 +322,8 @@ class _Rows:
             elif self.loops.packed[tensor]:
                 behind.append(f"if (live) store_pack<{lanes}>({target}, q{index}, {lanes});")
             else:
-                apart = self.loops.inner[-1].strides[tensor]
-                behind.append(f"if (live) store_lanes<{lanes}>({target}, {apart}u, q{index}, {lanes});")
+                stride = self.loops.inner[-1].strides[tensor]
+                behind.append(f"if (live) store_lanes<{lanes}>({target}, {stride}u, q{index}, {lanes});")
         return [*lines, *(self._loop(inside, needed, before, behind) if needed else [])]
 
     def _loop(
@@ -321,7 +334,15 @@ class _Rows:
         behind: Sequence[str] = (),
         load_only: bool = False,
     ) -> list[str]:
-        """C: all values of a row that a thread has, in turns; what the lines need is loaded, if it is not kept, and computed."""
+        """C++ code: a loop over a thread's values of a row, ``lanes`` at a time.
+
+        Args:
+            lines: Body for one value.
+            needed: Values that the body reads; they are loaded, unless they are kept, and computed.
+            before: Lines before the values of a turn.
+            behind: Lines after the values of a turn.
+            load_only: Whether the loop only loads inputs into the registers that keep them.
+        """
         loops, first = self.loops, len(self.inputs)
         values = self._closure(needed)
         inputs = [value for value in values if value < first]
@@ -331,7 +352,7 @@ class _Rows:
                 f"Pack<{C_TYPES[self.inputs[index].dtype]}, {loops.lanes}> p{index}[{loops.turns}];" for index in inputs
             ]
         inner = index_lines(loops.inner, "i", "place")
-        if any(each.parameter is None for each in (*self.inputs, *self.outputs)):
+        if any(operand.parameter is None for operand in (*self.inputs, *self.outputs)):
             inner.append(f"unsigned const group = i{len(loops.inner) - 1} / {loops.lanes}u;")
         for index in inputs:
             if load_only or not self.kept:
@@ -360,28 +381,29 @@ class _Rows:
         ]
 
     def _load(self, index: int, kept: bool) -> list[str]:
+        """C++ code: load ``lanes`` values of an input, with ``kept`` into the registers of this turn."""
         operand, lanes = self.inputs[index], self.loops.lanes
         name = C_TYPES[operand.dtype]
         if operand.parameter is None:
             lines = operand.load(f"m{index}" if kept else f"p{index}", lanes, str(lanes), self._at)
             return [*lines, f"p{index}[turn] = m{index};"] if kept else lines
         source = f"static_cast<const {name}*>(x{operand.parameter}) + ({self._offset(index, True)})"
-        found = f"load_pack<{lanes}>({source}, {lanes})"
+        pack = f"load_pack<{lanes}>({source}, {lanes})"
         if not self.loops.packed[index]:
-            found = f"load_lanes<{lanes}>({source}, {self.loops.inner[-1].strides[index]}u, {lanes})"
-        return [f"p{index}[turn] = {found};" if kept else f"Pack<{name}, {lanes}> const p{index} = {found};"]
+            pack = f"load_lanes<{lanes}>({source}, {self.loops.inner[-1].strides[index]}u, {lanes})"
+        return [f"p{index}[turn] = {pack};" if kept else f"Pack<{name}, {lanes}> const p{index} = {pack};"]
 
     def _at(self, run: int, lane: Index) -> list[Index]:
         return self.loops.at(self.rank, run, lane)
 
     def _closure(self, needed: Iterable[int]) -> list[int]:
-        """Values of elements that these are computed from, and these, in order."""
-        found, left = set[int](), list(needed)
-        while left:
-            value = left.pop()
-            if self.wide[value] and value not in found:
-                found.add(value)
+        """All values that differ within a row and that the needed ones are computed from, with these, in order."""
+        values, stack = set[int](), list(needed)
+        while stack:
+            value = stack.pop()
+            if self.wide[value] and value not in values:
+                values.add(value)
                 if value >= len(self.inputs):
                     operands = self.expression.operations[value - len(self.inputs)].operands
-                    left += [operand for operand in operands if isinstance(operand, int)]
-        return sorted(found)
+                    stack += [operand for operand in operands if isinstance(operand, int)]
+        return sorted(values)

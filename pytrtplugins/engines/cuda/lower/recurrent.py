@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN → one product of all inputs with W, and one node for the recurrence."""
+"""Split LSTM, GRU and RNN into one product of all inputs with W, and one node for the recurrence."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _LISTS = ("activations", "activation_alpha", "activation_beta")
 
 @dataclass(frozen=True)
 class _Layer:
-    """Weights of a layer, float32, and attributes of its recurrence.
+    """Weights of a recurrent layer, float32, and attributes of its recurrence.
 
     Attributes:
         w: (directions · gates · hidden, inputs).
         r: (directions, gates · hidden, hidden).
-        bias: (directions · gates · hidden), what is added to the products with W.
+        bias: (directions · gates · hidden), added to the products with W.
         added: The part of a GRU's biases that the reset gate multiplies, (directions, 1, hidden), or an LSTM's peepholes,
             (directions, 3, hidden), or None.
         attributes: See `SplitRecurrent`.
@@ -62,7 +62,7 @@ class SplitRecurrent(Rewrite[_Layer]):
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> _Layer | None:
-        """The weights, and the attributes of the recurrence."""
+        """The weights of a recurrent node, and the attributes of its recurrence."""
         if node.op_type not in GATES or node.domain or not is_float(node):  # case 3
             return None
         dims, lengths = dims_of(node.inputs[0]) or (), operand(node, 4)
@@ -77,7 +77,7 @@ class SplitRecurrent(Rewrite[_Layer]):
         return _layer(node, *(None if array is None else array.astype(np.float32) for array in (w, r, b, p)))
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Layer) -> None:
-        """Put the two nodes in its place."""
+        """Replace the node by the product and the recurrence."""
         onnx_ir, x = require("onnx_ir", extra="onnx"), node.inputs[0]
         assert x is not None
         name = next(str(output.name) for output in node.outputs if output.name)
@@ -90,20 +90,20 @@ class SplitRecurrent(Rewrite[_Layer]):
         added = None if match.added is None else add_constant(graph, f"{name}.added", match.added)
         states = [operand(node, index) for index in (4, 5, 6)]
         operands = [inputs, add_constant(graph, f"{name}.recurrent", match.r), added, *states]
-        made = onnx_ir.node(
+        recurrence = onnx_ir.node(
             "Recurrent", operands, match.attributes, domain=DOMAIN, name=node.name, num_outputs=len(node.outputs)
         )
-        graph.insert_before(node, made)
-        described = [(output.name, output.shape, output.type) for output in node.outputs]
-        for old, new in zip(node.outputs, made.outputs, strict=True):
+        graph.insert_before(node, recurrence)
+        descriptions = [(output.name, output.shape, output.type) for output in node.outputs]
+        for old, new in zip(node.outputs, recurrence.outputs, strict=True):
             old.replace_all_uses_with(new, replace_graph_outputs=True)
         graph.remove(node, safe=True)
-        for new, (name_, shape, kind) in zip(made.outputs, described, strict=True):
-            new.name, new.shape, new.type = name_, shape, kind
+        for new, (output_name, shape, kind) in zip(recurrence.outputs, descriptions, strict=True):
+            new.name, new.shape, new.type = output_name, shape, kind
 
 
 def _layer(node: ir.Node, w: Any, r: Any, b: Any, p: Any) -> _Layer | None:
-    """What `SplitRecurrent` makes of a node with these weights; None in case 4."""
+    """The layer of a node with weights W, R, B and P; None in case 4 of `SplitRecurrent`."""
     at, op = node.attributes, node.op_type
     directions, rows, hidden = r.shape
     attributes: dict[str, Any] = {
@@ -119,9 +119,11 @@ def _layer(node: ir.Node, w: Any, r: Any, b: Any, p: Any) -> _Layer | None:
         return None
     if len(texts) != directions or len({len(functions) for functions in texts}) != 1:
         return None
-    both = np.zeros((directions, 2, rows), np.float32) if b is None else b.reshape(directions, 2, rows)
-    bias, added = both.sum(axis=1), None if p is None else p.reshape(directions, 3, hidden)
+    biases = (
+        np.zeros((directions, 2, rows), np.float32) if b is None else b.reshape(directions, 2, rows)
+    )  # of W and of R
+    bias, added = biases.sum(axis=1), None if p is None else p.reshape(directions, 3, hidden)
     if op == "GRU" and attributes["linear_before_reset"]:
-        bias[:, 2 * hidden :] = both[:, 0, 2 * hidden :]
-        added = both[:, 1:, 2 * hidden :]
+        bias[:, 2 * hidden :] = biases[:, 0, 2 * hidden :]
+        added = biases[:, 1:, 2 * hidden :]
     return _Layer(w.reshape(directions * rows, -1), r, bias.reshape(-1), added, attributes)

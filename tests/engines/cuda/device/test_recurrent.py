@@ -25,7 +25,7 @@ REGISTERS, SHARED, L2 = range(3)
 def spread(monkeypatch, *form):
     """Let the kernel run in a form: exchange, blocks, groups, threads, type of the weights, their place, warps of columns."""
     kind = MatrixForm if len(form) == 7 else LanesForm
-    monkeypatch.setattr(module, "_form", lambda device, problem, largest: kind(problem.shape, *form))
+    monkeypatch.setattr(module, "_choose_form", lambda device, problem, max_cluster: kind(problem.shape, *form))
 
 
 def check(layer, float_type=SINGLE, room=2e-6):

@@ -75,7 +75,7 @@ def test_large_layers_too(layer, precision):
 )
 def test_every_way_to_spread_it_gives_the_same(layer, form, monkeypatch):
     kind = MatrixForm if len(form) == 7 else LanesForm
-    monkeypatch.setattr(module, "_form", lambda device, problem, largest: kind(problem.shape, *form))
+    monkeypatch.setattr(module, "_choose_form", lambda device, problem, max_cluster: kind(problem.shape, *form))
     check(layer, "fp16" if form[4] is HALF else "fp32")
 
 
@@ -83,7 +83,7 @@ def test_layers_side_by_side_on_streams_of_one_graph_do_not_wait_for_each_other(
     import onnx
 
     form = (WHOLE_GRID, 100, 1, 256, SINGLE, REGISTERS)
-    monkeypatch.setattr(module, "_form", lambda device, problem, largest: LanesForm(problem.shape, *form))
+    monkeypatch.setattr(module, "_choose_form", lambda device, problem, max_cluster: LanesForm(problem.shape, *form))
     layer = Layer(hidden=800, batch=1, steps=20, optional="b", outputs="y")
     model, inputs = layer.model()
     node = onnx.NodeProto()
