@@ -1,4 +1,4 @@
-"""Convolutions by cuDNN: with their epilogue in one kernel where cuDNN can, else the sums alone and our epilogue behind."""
+"""Convolutions by cuDNN: the epilogue in the same kernel where cuDNN can, else the sums alone and then a kernel of the epilogue."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ __all__ = ["CudnnProvider", "check_cudnn", "cudnn_versions", "load_frontend"]
 _FRONTEND, _LIBRARIES = "nvidia-cudnn-frontend", ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12")
 _X, _W, _SCALE, _BIAS, _RESIDUAL, _RESIDUAL_SCALE, _Y_SCALE, _Y = range(1, 9)
 _Plan = tuple[Any, int, Callable[[], Any]]
-"""A graph, the number of one of its plans, and what gives its workspace."""
+"""A cuDNN graph, the index of one of its plans, and a function that returns the plan's workspace."""
 _Graph = tuple[Any, dict[str, list[int]]]
-"""A graph, and by name the numbers of its plans, which are not built yet, the most promising first."""
+"""A cuDNN graph, and name → indices of its plans, which are not built yet, the most promising first."""
 _MAX_PLANS = {"fused": 10, "plain": 4}
+"""Plans that are built and timed, by form: the epilogue in the kernel, or the sums alone."""
 _FEW_PLANS = {"fused": 3, "plain": 1}
-"""In INT8, where they are slow to build and seldom the fastest, and in FP32 without TF32 beside handwritten kernels, which took
+"""The same in INT8, where plans are slow to build and seldom the fastest, and in FP32 without TF32 beside handwritten kernels, which took
 0.27 to 0.57 of the best plan's time in the convolutions of YOLOv2 that docs/explanation/cuda_engine_convolutions.md lists."""
 
 
@@ -64,11 +65,11 @@ def cudnn_versions() -> dict[str, str]:
         if frontend and numbers:
             major, minor, patch = map(int, numbers.groups())
             return {"cudnn-frontend": frontend, "cudnn": str(10000 * major + 100 * minor + patch)}
-    return _told_versions(load_frontend())
+    return _loaded_versions(load_frontend())
 
 
 def load_frontend() -> Any:
-    """The frontend.
+    """Import cuDNN's frontend.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -76,7 +77,12 @@ def load_frontend() -> Any:
     return require("cudnn", extra="cuda", package=_FRONTEND, feature="engine 'cuda'")
 
 
-def _told_versions(cudnn: Any) -> dict[str, str]:
+def _loaded_versions(cudnn: Any) -> dict[str, str]:
+    """Versions of the frontend and of the library that it loads.
+
+    Raises:
+        UnavailableError: the library cannot be loaded.
+    """
     try:
         return {"cudnn-frontend": str(cudnn.__version__), "cudnn": str(cudnn.backend_version())}
     except RuntimeError as error:
@@ -107,49 +113,51 @@ class CudnnProvider:
 
     @functools.cached_property
     def cudnn(self) -> Any:
-        """The frontend, imported where it is needed.
+        """The frontend, imported when it is first used.
 
         Raises:
             UnavailableError: it finds no cuDNN.
         """
         frontend = load_frontend()
-        _told_versions(frontend)
+        _loaded_versions(frontend)
         return frontend
 
     @functools.cached_property
     def _handle(self) -> Any:
-        """cuDNN's, made where it is needed: that loads its libraries."""
+        """The handle of cuDNN, created when it is first used: this loads its libraries."""
         return self.cudnn.create_handle()
 
     @functools.cached_property
     def _fence(self) -> Fence | None:
-        """Stands in front of kernels that add a residual: on Hopper those of cuDNN read it before it is written (9.19)."""
+        """Queued before kernels that add a residual: on Hopper those of cuDNN 9.19 read it before it is written; None on older GPUs."""
         return Fence(self.device.capability) if self.device.capability >= 90 else None
 
     def tactics(self, problem: ConvProblem) -> Iterator[str]:
-        """The plans that cuDNN's heuristics name and that can be built, those in one kernel first; none for FP8.
+        """Yield the plans that cuDNN's heuristics name and that can be built, those with a fused epilogue first; none for FP8.
 
-        Each is built when it is asked for. In INT8 there are none for the sums alone: the only one gave wrong numbers on an
-        H200 (cuDNN 9.19).
+        Each plan is built when the iterator reaches it. In INT8 there are no plans of the sums alone: the only one gave wrong
+        numbers on an H200 (cuDNN 9.19).
         """
         if problem.fused or FP8 in (problem.x.dtype, problem.y.dtype, problem.residual and problem.residual.dtype):
             return
-        max_plans, fused = _FEW_PLANS if self._wants_few(problem) else _MAX_PLANS, False
+        max_plans, has_fused = _FEW_PLANS if self._wants_few(problem) else _MAX_PLANS, False
         for form in ("fused",) if problem.x.dtype is DType.INT8 else ("fused", "plain"):
-            if fused and problem.x.dtype is DType.FLOAT16:  # a pass more over the output: never the fastest there
+            if (
+                has_fused and problem.x.dtype is DType.FLOAT16
+            ):  # sums alone need one more pass over the output: never the fastest
                 break
             try:
                 names = self._graph(problem, form)[1]
             except (RuntimeError, self.cudnn.cudnnGraphNotSupportedError):
                 continue
-            tried = self._search_time.within(problem.title, names)
-            works = (f"{form}:{name}" for name in tried if self._builds(problem, form, name))
-            for tactic in itertools.islice(works, max_plans[form]):
-                fused = True
+            candidates = self._search_time.within(problem.title, names)
+            tactics = (f"{form}:{name}" for name in candidates if self._can_build(problem, form, name))
+            for tactic in itertools.islice(tactics, max_plans[form]):
+                has_fused = True
                 yield tactic
 
     def prepare(self, problem: ConvProblem, tactic: str, operands: Operands, scratch: Scratch) -> ConvLaunch:
-        """Weights as [k][r][s][c], channels padded as the input's.
+        """Make the launch of a tactic; weights are (K, R, S, C), their channels padded as the input's.
 
         Raises:
             BuildError: cuDNN has no such plan.
@@ -165,16 +173,16 @@ class CudnnProvider:
             self.device,
             ("krsc", problem.x.dtype, _filters(problem), _channels(problem)),
             size * problem.x.dtype.itemsize,
-            lambda: _packed(problem, operands),
+            lambda: _pack_weights(problem, operands),
         )
         addresses = {_W: weights.data.ptr}
         if form == "plain":
             return self._plain(problem, operands, (graph, index, workspace), addresses, scratch)
         kept: list[Any] = [weights]
-        for uid, form_name, values in self._epilogue(problem, operands):
+        for uid, key, values in self._epilogue_vectors(problem, operands):
             array = operands.on_device(
                 self.device,
-                (form_name, _filters(problem)),
+                (key, _filters(problem)),
                 values.nbytes,
                 lambda values=values: values,  # type: ignore[misc]
             )
@@ -182,12 +190,12 @@ class CudnnProvider:
             kept.append(array)
 
         def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
-            pack = {**addresses, _X: x.flat.data.ptr, _Y: y.flat.data.ptr}
+            variant_pack = {**addresses, _X: x.flat.data.ptr, _Y: y.flat.data.ptr}
             if residual is not None:
-                pack[_RESIDUAL] = residual.flat.data.ptr
+                variant_pack[_RESIDUAL] = residual.flat.data.ptr
                 if self._fence is not None:
                     self._fence.queue(int(stream.ptr))
-            self._execute((graph, index, workspace), pack, stream)
+            self._execute((graph, index, workspace), variant_pack, stream)
 
         launch.kept = kept  # type: ignore[attr-defined]
         return launch
@@ -195,14 +203,18 @@ class CudnnProvider:
     # -- inside ----------------------------------------------------------------------------------------------------------
 
     def _wants_few(self, problem: ConvProblem) -> bool:
-        """Handwritten kernels in FP32 have no groups, but depthwise convolutions."""
+        """Whether only `_FEW_PLANS` are tried: in INT8, and in FP32 without TF32 where handwritten kernels compete.
+
+        Those have no groups in FP32, except depthwise convolutions.
+        """
         has_rivals = self._has_rivals and problem.groups in (1, problem.x.dims[1])
         return problem.x.dtype is DType.INT8 or (has_rivals and not problem.tensor_cores)
 
     def _plain(
         self, problem: ConvProblem, operands: Operands, plan: _Plan, weights: dict[int, int], scratch: Scratch
     ) -> ConvLaunch:
-        filters, kind = _filters(problem), _sums(problem).numpy
+        """The launch of a plan of the sums alone, and of the epilogue behind it."""
+        filters, kind = _filters(problem), _sum_type(problem).numpy
         size = problem.y.dims[0] * problem.y.dims[2] * problem.y.dims[3] * filters * kind.itemsize
         region, finish = scratch.region("sums", size), finishing(self.device, problem, operands, filters)
 
@@ -213,13 +225,15 @@ class CudnnProvider:
 
         return launch
 
-    def _execute(self, plan: _Plan, pack: dict[int, int], stream: Any) -> None:
+    def _execute(self, plan: _Plan, variant_pack: dict[int, int], stream: Any) -> None:
+        """Queue a plan; ``variant_pack`` has the address of each tensor by its uid."""
         graph, index, workspace = plan
         with self._lock:
             self.cudnn.set_stream(handle=self._handle, stream=stream.ptr)
-            graph.execute_plan_at_index(pack, int(workspace().data.ptr), index, handle=self._handle)
+            graph.execute_plan_at_index(variant_pack, int(workspace().data.ptr), index, handle=self._handle)
 
-    def _builds(self, problem: ConvProblem, form: str, name: str) -> bool:
+    def _can_build(self, problem: ConvProblem, form: str, name: str) -> bool:
+        """Whether the plan of a name can be built; it is built then."""
         try:
             self._plan(problem, form, name)
         except (KeyError, RuntimeError, self.cudnn.cudnnGraphNotSupportedError):
@@ -227,41 +241,48 @@ class CudnnProvider:
         return True
 
     def _plan(self, problem: ConvProblem, form: str, name: str) -> tuple[Any, int]:
-        """A graph and the number of its plan of a name, built."""
+        """The graph of a problem, and the index of its plan of this name, which is built here unless it was before."""
         if form not in _MAX_PLANS:
             raise KeyError(form)
         key = (problem.key, form, name)
         with self._lock:
             graph, names = self._graph(problem, form)
             if key not in self._built:
-                self._built[key] = self._first_built(graph, names[name])
+                self._built[key] = self._build_first(graph, names[name])
             return graph, self._built[key]
 
-    def _first_built(self, graph: Any, numbers: Sequence[int]) -> int:
-        for number in numbers:
+    def _build_first(self, graph: Any, indices: Sequence[int]) -> int:
+        """Build the first of some plans that can be built, and return its index."""
+        for index in indices:
             try:
-                graph.build_plan_at_index(number)
+                graph.build_plan_at_index(index)
             except (RuntimeError, self.cudnn.cudnnGraphNotSupportedError):  # heuristics name plans that cannot be built
                 continue
-            return number
-        raise RuntimeError("it cannot be built")
+            return index
+        raise RuntimeError("the plan cannot be built")
 
     def _graph(self, problem: ConvProblem, form: str) -> _Graph:
+        """The graph of a problem with its plans, made once."""
         key = (problem.key, form)
         with self._lock:
             if key not in self._graphs:
-                self._graphs[key] = self._build(problem, form)
+                self._graphs[key] = self._make_graph(problem, form)
             return self._graphs[key]
 
-    def _build(self, problem: ConvProblem, form: str) -> _Graph:
+    def _make_graph(self, problem: ConvProblem, form: str) -> _Graph:
+        """Describe a problem to cuDNN, and ask its heuristics for plans.
+
+        Raises:
+            RuntimeError: cuDNN has no such convolution, or no such epilogue.
+        """
         cudnn, types = self.cudnn, self.cudnn.data_type
         if form == "fused" and not _can_fuse(problem):
-            raise RuntimeError("this epilogue is none of cuDNN's")
+            raise RuntimeError("cuDNN does not have this epilogue")
         if problem.x.dtype is DType.INT8 and problem.x.pitch % 4:
-            raise RuntimeError("int8 channels must be padded")
+            raise RuntimeError("channels of int8 are not padded to a multiple of 4")
         if problem.x.dtype is DType.INT8 and problem.groups > 1:
-            raise RuntimeError("cuDNN has no int8 convolutions of groups")
-        integers = problem.x.dtype is DType.INT8
+            raise RuntimeError("cuDNN has no int8 convolutions with groups")
+        is_int8 = problem.x.dtype is DType.INT8
         io = self._type(problem.x.dtype)
         graph = cudnn.pygraph(
             io_data_type=io,
@@ -269,17 +290,16 @@ class CudnnProvider:
             compute_data_type=types.FLOAT,
             handle=self._handle,
         )
-        x, w, y_sums = self._operation(graph, problem, types.INT32 if integers else types.FLOAT)
-        del x, w
+        sums = self._convolution(graph, problem, types.INT32 if is_int8 else types.FLOAT)
         if form == "fused":
-            y = self._fused_epilogue(graph, problem, y_sums)
-            dense, kind = problem.y, self._type(problem.y.dtype)
+            y = self._fused_epilogue(graph, problem, sums)
+            form_of_y, kind = problem.y, self._type(problem.y.dtype)
         else:
-            y, kind = y_sums, self._type(_sums(problem))
-            dense = Format(problem.y.dims, problem.y.dtype, _filters(problem))
+            y, kind = sums, self._type(_sum_type(problem))
+            form_of_y = Format(problem.y.dims, problem.y.dtype, _filters(problem))
         n, _, h, width = problem.y.dims
         y.set_output(True).set_uid(_Y).set_data_type(kind)
-        y.set_dim([n, _filters(problem), h, width]).set_stride(list(dense.strides))
+        y.set_dim([n, _filters(problem), h, width]).set_stride(list(form_of_y.strides))
         graph.validate()
         graph.build_operation_graph()
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
@@ -290,7 +310,8 @@ class CudnnProvider:
             names.setdefault(str(graph.get_plan_name_at_index(index)), []).append(index)
         return graph, names
 
-    def _operation(self, graph: Any, problem: ConvProblem, compute: Any) -> tuple[Any, Any, Any]:
+    def _convolution(self, graph: Any, problem: ConvProblem, compute: Any) -> Any:
+        """Add the convolution to a graph, computed in a type of cuDNN's, and return its output: the sums."""
         (n, _, h, w), channels, (r, s) = problem.x.dims, _channels(problem), problem.kernel
         io = self._type(problem.x.dtype)
         x = graph.tensor(name="x", dim=[n, channels, h, w], stride=list(problem.x.strides), data_type=io, uid=_X)
@@ -313,12 +334,14 @@ class CudnnProvider:
         )
         if problem.x.dtype is DType.INT8:
             sums.set_data_type(self.cudnn.data_type.INT32)
-        return x, weights, sums
+        return sums
 
     def _fused_epilogue(self, graph: Any, problem: ConvProblem, sums: Any) -> Any:
+        """Add the epilogue to a graph: scale, bias, activation, residual, activation, scale; and return the last tensor."""
         types, filters = self.cudnn.data_type, _filters(problem)
 
         def vector(name: str, uid: int) -> Any:
+            """A tensor with one float32 for each filter."""
             return graph.tensor(
                 name=name, dim=[1, filters, 1, 1], stride=[filters, 1, filters, filters], data_type=types.FLOAT, uid=uid
             )
@@ -326,7 +349,7 @@ class CudnnProvider:
         y = sums
         if problem.x.dtype is DType.INT8:
             y = graph.mul(a=y, b=vector("scale", _SCALE))
-        y = self._activated(graph, graph.add(a=y, b=vector("bias", _BIAS)), problem.activation, problem.bounds)
+        y = self._activate(graph, graph.add(a=y, b=vector("bias", _BIAS)), problem.activation, problem.bounds)
         if problem.residual is not None:
             n, _, h, w = problem.y.dims
             residual = graph.tensor(
@@ -338,28 +361,33 @@ class CudnnProvider:
             )
             if problem.residual.dtype is DType.INT8:
                 residual = graph.mul(a=residual, b=vector("residual_scale", _RESIDUAL_SCALE))
-            y = self._activated(graph, graph.add(a=y, b=residual), problem.residual_activation, problem.residual_bounds)
+            y = self._activate(graph, graph.add(a=y, b=residual), problem.residual_activation, problem.residual_bounds)
         if problem.y.dtype is DType.INT8:
             y = graph.mul(a=y, b=vector("y_scale", _Y_SCALE))
         return y
 
-    def _activated(self, graph: Any, y: Any, activation: str, bounds: tuple[float, float]) -> Any:
+    def _activate(self, graph: Any, y: Any, activation: str, bounds: tuple[float, float]) -> Any:
+        """Add an activation to a graph, ``"leaky"`` or none, and return its output."""
         if activation == "leaky":
             return graph.relu(input=y, negative_slope=bounds[0]) if bounds[0] else graph.relu(input=y)
         return y
 
-    def _epilogue(self, problem: ConvProblem, operands: Operands) -> list[tuple[int, str, npt.NDArray[np.float32]]]:
+    def _epilogue_vectors(
+        self, problem: ConvProblem, operands: Operands
+    ) -> list[tuple[int, str, npt.NDArray[np.float32]]]:
+        """The epilogue's constants, one value for each filter: uid of the tensor, key of its copy on the device, values."""
         filters = _filters(problem)
-        found = [(_BIAS, "bias padded", _padded(operands.bias, filters))]
+        vectors = [(_BIAS, "bias padded", _pad(operands.bias, filters))]
         if operands.scale is not None:
-            found.append((_SCALE, "scale padded", _padded(operands.scale, filters)))
+            vectors.append((_SCALE, "scale padded", _pad(operands.scale, filters)))
         if problem.y.dtype is DType.INT8:
-            found.append((_Y_SCALE, "1 / y_scale", np.full(filters, 1 / operands.y_scale, np.float32)))
+            vectors.append((_Y_SCALE, "1 / y_scale", np.full(filters, 1 / operands.y_scale, np.float32)))
         if problem.residual is not None and problem.residual.dtype is DType.INT8:
-            found.append((_RESIDUAL_SCALE, "residual_scale", np.full(filters, operands.residual_scale, np.float32)))
-        return found
+            vectors.append((_RESIDUAL_SCALE, "residual_scale", np.full(filters, operands.residual_scale, np.float32)))
+        return vectors
 
     def _type(self, dtype: DType) -> Any:
+        """The type of cuDNN's for an element type."""
         types = self.cudnn.data_type
         return {
             DType.FLOAT32: types.FLOAT,
@@ -370,29 +398,34 @@ class CudnnProvider:
 
 
 def _can_fuse(problem: ConvProblem) -> bool:
+    """Whether cuDNN has kernels with the whole epilogue of a problem: on tensor cores, with leaky ReLU or no activation."""
     simple = ("linear", "leaky")
     return problem.activation in simple and problem.residual_activation in simple and problem.tensor_cores
 
 
-def _sums(problem: ConvProblem) -> DType:
-    """Element type of the sums alone."""
+def _sum_type(problem: ConvProblem) -> DType:
+    """Element type of the output of a plan of the sums alone."""
     return DType.INT32 if problem.x.dtype is DType.INT8 else problem.x.dtype
 
 
 def _channels(problem: ConvProblem) -> int:
+    """Channels of the input for cuDNN, padded to 16 bytes unless there are groups."""
     c = problem.x.dims[1]
     return c if problem.groups > 1 or c % problem.x.vector == 0 else -(-c // problem.x.vector) * problem.x.vector
 
 
 def _filters(problem: ConvProblem) -> int:
+    """Filters for cuDNN, padded unless there are groups."""
     return problem.y.dims[1] if problem.groups > 1 else problem.filters
 
 
-def _packed(problem: ConvProblem, operands: Operands) -> npt.NDArray[Any]:
+def _pack_weights(problem: ConvProblem, operands: Operands) -> npt.NDArray[Any]:
+    """Weights as (K, R, S, C / group), padded to `_filters` and `_channels`, in the type of the input."""
     k, c, _, _ = operands.weights.shape
-    room = [(0, _filters(problem) - k), (0, 0), (0, 0), (0, _channels(problem) // problem.groups - c)]
-    return np.pad(operands.weights.transpose(0, 2, 3, 1), room).astype(problem.x.dtype.numpy)
+    padding = [(0, _filters(problem) - k), (0, 0), (0, 0), (0, _channels(problem) // problem.groups - c)]
+    return np.pad(operands.weights.transpose(0, 2, 3, 1), padding).astype(problem.x.dtype.numpy)
 
 
-def _padded(values: npt.NDArray[np.float32], size: int) -> npt.NDArray[np.float32]:
+def _pad(values: npt.NDArray[np.float32], size: int) -> npt.NDArray[np.float32]:
+    """A vector with zeros behind it, up to a size."""
     return np.pad(values, (0, size - len(values)))

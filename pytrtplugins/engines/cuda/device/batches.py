@@ -1,4 +1,4 @@
-"""Split a product of tensors, broadcast as ONNX says it, into batches of products of matrices."""
+"""A MatMul of tensors, with ONNX's broadcasting, as calls of batched products of matrices."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["batched"]
 
 
 def batched(a: Format | Strides, b: Format | Strides, y: Format) -> tuple[Product, list[tuple[int, int, int]]]:
-    """One of the products that make up another, and where the factors and the result of each begin, in values.
+    """Write a MatMul as calls of one batched product; the offsets of a, b and y in each call are in values.
 
-    Batch axes that lie evenly in all three tensors are one; the largest is cuBLASLt's own, the others are calls. Rows of a first
-    factor that are all multiplied with the same matrix are rows of one product.
+    Batch axes that are contiguous in all three tensors become one; the largest is cuBLASLt's batch, each index of the others is a
+    call. Batches of rows that are all multiplied with the same matrix become rows of one product.
 
     Raises:
-        ValueError: a matrix has gaps along both its axes.
+        ValueError: neither rows nor columns of a matrix are contiguous.
     """
     rank = max(len(a.dims), len(b.dims), 2)
     a_axes, b_axes = _axes(a, rank, 0), _axes(b, rank, 1)
     (m, k), n = (size for size, _ in a_axes[-2:]), b_axes[-1][0]
     y_strides = _result_strides(a, b, y, rank)
     outer = list(zip(a_axes[:-2], b_axes[:-2], y_strides[:-2], strict=True))
-    axes = _merged([(max(p[0], q[0]), p[1], q[1], stride) for p, q, stride in outer])
+    axes = _merge_axes([(max(p[0], q[0]), p[1], q[1], stride) for p, q, stride in outer])
     a_rows = a_axes[-2][1], a_axes[-1][1]
     if axes and axes[-1][1:] == (m * a_rows[0], 0, m * y_strides[-2]):
         m *= axes.pop()[0]
@@ -41,21 +41,20 @@ def batched(a: Format | Strides, b: Format | Strides, y: Format) -> tuple[Produc
     if y_matrix.transposed:
         raise ValueError("the result is not row-major")
     product = Product(m=m, n=n, k=k, a=a_matrix, b=b_matrix, y=y_matrix, batch=batch)
-    indices = itertools.product(*(range(size) for size, *_ in calls))
-    places = [
-        tuple(sum(index * axis[part] for index, axis in zip(each, calls, strict=True)) for part in (1, 2, 3))
-        for each in indices
+    offsets = [
+        tuple(sum(index * axis[tensor] for index, axis in zip(indices, calls, strict=True)) for tensor in (1, 2, 3))
+        for indices in itertools.product(*(range(size) for size, *_ in calls))
     ]
-    return product, places  # type: ignore[return-value]
+    return product, offsets  # type: ignore[return-value]
 
 
 def _axes(form: Format | Strides, rank: int, side: int) -> list[tuple[int, int]]:
-    """Sizes and strides of a factor, which has at least two axes then; 0 along an axis that is repeated.
+    """Size and stride of each axis of a factor, with leading axes of 1 up to a rank; the stride is 0 where an axis is broadcast.
 
     Args:
-        form: How it lies.
-        rank: How many axes.
-        side: Where an axis comes to a vector: 0 before it, 1 behind.
+        form: Format of the factor.
+        rank: Number of axes, at least 2.
+        side: Where a vector gets its second axis: 0 before its own, a row; 1 behind it, a column.
     """
     axes = [(size, stride if size > 1 else 0) for size, stride in zip(form.dims, form.strides, strict=True)]
     if len(axes) == 1:
@@ -64,7 +63,7 @@ def _axes(form: Format | Strides, rank: int, side: int) -> list[tuple[int, int]]
 
 
 def _result_strides(a: Format | Strides, b: Format | Strides, y: Format, rank: int) -> list[int]:
-    """The result's strides with the axes of 1 that factors of one axis take out of it."""
+    """Strides of the result with the axes of size 1 that MatMul removes for factors of one axis, with leading zeros up to a rank."""
     strides = list(y.strides)
     if len(b.dims) == 1:
         strides.append(1)
@@ -73,12 +72,12 @@ def _result_strides(a: Format | Strides, b: Format | Strides, y: Format, rank: i
     return [0] * (rank - len(strides)) + strides
 
 
-def _merged(axes: Sequence[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
-    """Axes (size, strides), the outermost first, those as one that lie as one in all tensors."""
-    found: list[tuple[int, int, int, int]] = []
-    for size, of_a, of_b, of_y in axes:
+def _merge_axes(axes: Sequence[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
+    """Merge neighbouring batch axes that are contiguous in a, b and y: (size, stride of a, of b, of y), the outermost first."""
+    merged: list[tuple[int, int, int, int]] = []
+    for size, stride_a, stride_b, stride_y in axes:
         if size == 1:
             continue
-        evenly = found and found[-1][1:] == (of_a * size, of_b * size, of_y * size)
-        found.append((size * found.pop()[0] if evenly else size, of_a, of_b, of_y))
-    return found
+        is_contiguous = merged and merged[-1][1:] == (stride_a * size, stride_b * size, stride_y * size)
+        merged.append((size * merged.pop()[0] if is_contiguous else size, stride_a, stride_b, stride_y))
+    return merged

@@ -1,4 +1,4 @@
-"""Products of matrices by NVIDIA's cuBLASLt: described once, run by any of its algorithms, and safe to capture in a CUDA graph."""
+"""Matrix products by NVIDIA's cuBLASLt: described once, run by any of its algorithms, and safe to capture in a CUDA graph."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ....utils.optional import installed_version, require
 __all__ = ["ALIGNMENT", "CublasLt", "Described", "Matrix", "Product", "cublaslt_version", "is_matrix", "stored"]
 
 _TYPES = {DType.FLOAT32: 0, DType.FLOAT16: 2}
-"""Element type → CUDA's number of it."""
+"""Element type → ``cudaDataType_t``."""
 ALIGNMENT = 16
-"""Bytes that tensors begin at a multiple of, unless they are parts of others."""
+"""Alignment of tensors in bytes, unless they are parts of others."""
 
 
 def cublaslt_version() -> str:
@@ -38,10 +38,10 @@ class Matrix:
 
     Attributes:
         dtype: float32 or float16.
-        leading: Values from one row to the next, or, of a transposed matrix, from one column to the next.
-        transposed: Whether it is the columns that lie without gaps.
-        batch_stride: Values from one matrix to the next; 0: it is the same one.
-        alignment: Bytes that the first begins at a multiple of.
+        leading: Leading dimension: values from one row to the next, or of a transposed matrix from one column to the next.
+        transposed: Whether columns, not rows, are contiguous.
+        batch_stride: Values from one matrix of a batch to the next; 0: all are the same one.
+        alignment: Alignment of the first matrix in bytes.
     """
 
     dtype: DType
@@ -56,14 +56,14 @@ class Product:
     """y = epilogue(alpha * a b + c), row by row: a (m, k), b (k, n), y and c (m, n); sums are float32.
 
     Attributes:
-        m: Rows.
-        n: Columns.
-        k: What is summed over.
+        m: Rows of a and y.
+        n: Columns of b and y.
+        k: Columns of a and rows of b.
         a: First factor.
         b: Second factor.
         y: The result, not transposed.
-        c: What is added, of y's type; None: nothing.
-        batch: How many products.
+        c: Addend, of y's type; None: none.
+        batch: Number of products.
         bias: Whether each column has a bias, of y's type.
         activation: ``"linear"``, ``"relu"`` or ``"gelu_tanh"``.
         tf32: Whether float32 may be rounded to TF32.
@@ -83,21 +83,23 @@ class Product:
 
 
 def stored(rows: int, columns: int, strides: tuple[int, int]) -> tuple[int, bool]:
-    """How a matrix with these strides lies: ``leading`` and ``transposed`` of `Matrix`.
+    """``leading`` and ``transposed`` of a `Matrix` with these strides.
 
     Raises:
-        ValueError: neither its rows nor its columns lie without gaps.
+        ValueError: neither rows nor columns are contiguous.
     """
     down, across = strides
     if (across == 1 or columns == 1) and (rows == 1 or down >= columns):
         return (down if rows > 1 else columns), False
     if (down == 1 or rows == 1) and (columns == 1 or across >= rows):
         return (across if columns > 1 else rows), True
-    raise ValueError(f"a matrix of {rows} rows and {columns} columns with strides {strides}")
+    raise ValueError(
+        f"neither rows nor columns are contiguous: a matrix of {rows} rows and {columns} columns with strides {strides}"
+    )
 
 
 def is_matrix(dims: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the last two axes of a tensor with these strides are matrices that `stored` knows."""
+    """Whether the last two axes of a tensor are matrices with contiguous rows or columns."""
     if len(dims) < 2:
         return False
     try:
@@ -108,11 +110,11 @@ def is_matrix(dims: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 class CublasLt:
-    """The library, on the current GPU; loaded when it is first asked for something."""
+    """The library cuBLASLt on the current GPU; it is loaded when it is first used."""
 
     @functools.cached_property
     def bindings(self) -> Any:
-        """NVIDIA's bindings.
+        """NVIDIA's Python bindings of cuBLASLt.
 
         Raises:
             MissingExtraError: they are not installed.
@@ -126,11 +128,11 @@ class CublasLt:
             return int(self.bindings.create())
 
     def described(self, product: Product, bias: int = 0) -> Described:
-        """A product that the library can run.
+        """Describe a product to the library.
 
         Args:
-            product: What to compute.
-            bias: Where the biases are on the GPU, if it has any.
+            product: The product.
+            bias: Address of the biases on the GPU, if the product has any.
 
         Raises:
             BuildError: the library refuses it.
@@ -140,19 +142,19 @@ class CublasLt:
 
 
 class Described:
-    """A product in the library's own words. It counts columns first: to it y is (n, m), and b the first factor.
+    """A product as cuBLASLt's descriptors. The library is column-major: to it y is (n, m), and b is the first factor.
 
     Args:
         library: The library.
-        product: What to compute.
-        bias: Where the biases are on the GPU, if it has any.
+        product: The product.
+        bias: Address of the biases on the GPU, if the product has any.
     """
 
     def __init__(self, library: CublasLt, product: Product, bias: int) -> None:
         self._library, self.product = library, product
         lt = self._lt = library.bindings
-        fast = product.tf32 and product.a.dtype is DType.FLOAT32
-        self._operation = lt.matmul_desc_create(77 if fast else 68, 0)  # COMPUTE_32F_FAST_TF32, COMPUTE_32F; float32
+        is_tf32 = product.tf32 and product.a.dtype is DType.FLOAT32
+        self._operation = lt.matmul_desc_create(77 if is_tf32 else 68, 0)  # COMPUTE_32F_FAST_TF32, COMPUTE_32F; float32
         self._layouts: list[int] = []
         weakref.finalize(self, _destroy, lt, self._operation, self._layouts)
         kinds = lt.MatmulDescAttribute
@@ -171,14 +173,14 @@ class Described:
         self._factors = np.ones(1, np.float32), np.full(1, 0.0 if product.c is None else 1.0, np.float32)
 
     def algorithms(self, count: int, workspace: int) -> list[tuple[Any, int]]:
-        """The library's choice of algorithms, the most promising first, each with the bytes of memory that it needs.
+        """Algorithms that the library's heuristics choose, the most promising first, each with the bytes of its workspace.
 
         Args:
-            count: How many at most.
-            workspace: Bytes that one may need.
+            count: Number of algorithms, at most.
+            workspace: Bytes of the largest workspace.
 
         Raises:
-            BuildError: there is none.
+            BuildError: the library has no algorithm for the product.
         """
         lt = self._lt
         with explained():
@@ -190,15 +192,15 @@ class Described:
                 for operand in "ABCD":
                     kind = getattr(kinds, f"MIN_ALIGNMENT_{operand}_BYTES")
                     set_preference(kind, np.uint32(self._alignment(operand)))
-                found, results = np.zeros(1, np.int32), np.zeros(count, lt.matmul_heuristic_result_dtype)
+                returned, results = np.zeros(1, np.int32), np.zeros(count, lt.matmul_heuristic_result_dtype)
                 lt.matmul_algo_get_heuristic(
                     self._library.handle, self._operation, *self._layouts, preference, count, results.ctypes.data,
-                    found.ctypes.data,
+                    returned.ctypes.data,
                 )  # fmt: skip
             finally:
                 lt.matmul_preference_destroy(preference)
-        fit = [results[index : index + 1] for index in range(int(found[0])) if results["state"][index] == 0]
-        return [(result["algo"].copy(), int(result["workspace_size"][0])) for result in fit]
+        valid = [results[index : index + 1] for index in range(int(returned[0])) if results["state"][index] == 0]
+        return [(result["algo"].copy(), int(result["workspace_size"][0])) for result in valid]
 
     def launch(self, algorithm: Any, at: Sequence[int], workspace: tuple[int, int], stream: int) -> None:
         """Queue the product on a stream.
@@ -206,8 +208,8 @@ class Described:
         Args:
             algorithm: One of `algorithms`.
             at: Addresses of a, b, y, and of c or 0.
-            workspace: Address and bytes of the memory that the algorithm needs.
-            stream: The stream's number.
+            workspace: Address and bytes of the algorithm's workspace.
+            stream: Handle of the stream.
         """
         a, b, y, c = at
         alpha, beta = self._factors
@@ -218,7 +220,7 @@ class Described:
         )  # fmt: skip
 
     def _layout(self, matrix: Matrix, rows: int, columns: int) -> int:
-        """A matrix counted columns first."""
+        """Create the column-major layout descriptor of a row-major matrix, and return its handle."""
         lt = self._lt
         sides = (rows, columns) if matrix.transposed else (columns, rows)
         layout = int(lt.matrix_layout_create(_TYPES[matrix.dtype], *sides, matrix.leading))
@@ -229,7 +231,7 @@ class Described:
         return layout
 
     def _alignment(self, operand: str) -> int:
-        """Bytes that each matrix of an operand begins at a multiple of."""
+        """Alignment in bytes of all matrices of an operand, by cuBLASLt's letter for it: A, B, C or D."""
         product = self.product
         matrix = {"A": product.b, "B": product.a, "C": product.c or product.y, "D": product.y}[operand]
         step = matrix.batch_stride * matrix.dtype.itemsize if product.batch > 1 else 0
@@ -238,7 +240,7 @@ class Described:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Raise the library's errors as errors of this package."""
+    """Raise errors of cuBLASLt's bindings as `BuildError`."""
     try:
         yield
     except Exception as error:
@@ -248,17 +250,20 @@ def explained() -> Iterator[None]:
 
 
 def _epilogue(lt: Any, product: Product) -> int:
+    """The number of a product's epilogue in cuBLASLt: ``RELU_BIAS`` and its like."""
     name = {"linear": "", "relu": "RELU", "gelu_tanh": "GELU"}[product.activation]
     parts = [part for part in (name, "BIAS" if product.bias else "") if part]
     return int(getattr(lt.Epilogue, "_".join(parts) or "DEFAULT"))
 
 
-def _set(setter: Any, target: int, attribute: Any, value: Any) -> None:
-    held = np.asarray(value).reshape(1)
-    setter(target, int(attribute), held.ctypes.data, held.nbytes)
+def _set(setter: Any, descriptor: int, attribute: Any, value: Any) -> None:
+    """Set an attribute of a descriptor by one of the library's functions."""
+    array = np.asarray(value).reshape(1)
+    setter(descriptor, int(attribute), array.ctypes.data, array.nbytes)
 
 
 def _destroy(lt: Any, operation: int, layouts: list[int]) -> None:
+    """Free the descriptors of a product."""
     for layout in layouts:
         lt.matrix_layout_destroy(layout)
     lt.matmul_desc_destroy(operation)
