@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from ....model.ir import array_of, operand
 from ....model.operator_traits import Trait, operators
 from ....utils import optional
 from .dims import fused_dims
@@ -19,6 +18,7 @@ from .operand_dims import (
     require,
     require_inside,
     require_length,
+    require_steps,
 )
 from .rewrite import DOMAIN, has_rows, weight_dims
 
@@ -279,10 +279,7 @@ def _layer_norm(o: Operands) -> Sequence[Dims | None]:
 
 def _reverse_sequence(o: Operands) -> Sequence[Dims | None]:
     require_length(o, (1,), o[0][o.axis(1, len(o[0]), "batch_axis")], "the sequences")
-    lengths, steps = array_of(operand(o.node, 1)), o[0][o.axis(0, len(o[0]), "time_axis")]
-    if lengths is not None and lengths.size:
-        low, high = int(lengths.min()), int(lengths.max())
-        require(low >= 0 and high <= steps, f"a length is out of range, of {steps} steps: {low} to {high}")
+    require_steps(o, o[0][o.axis(0, len(o[0]), "time_axis")])
     return [o[0]]
 
 

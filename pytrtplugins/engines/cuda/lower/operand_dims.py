@@ -23,6 +23,7 @@ __all__ = [
     "require",
     "require_inside",
     "require_length",
+    "require_steps",
 ]
 
 Dims = tuple[int, ...]
@@ -119,6 +120,14 @@ def require_inside(o: Operands, size: int, place: int | None = None) -> None:
         part = array if place is None else array[..., place]
         low, high = int(part.min()), int(part.max())
         require(-size <= low and high < size, f"an index is out of range, of {size} values: {low} to {high}")
+
+
+def require_steps(o: Operands, steps: int) -> None:
+    """Require that constant lengths of sequences are not above the number of steps."""
+    lengths = array_of(operand(o.node, 1))
+    if lengths is not None and lengths.size:
+        low, high = int(lengths.min()), int(lengths.max())
+        require(low >= 0 and high <= steps, f"a length is out of range, of {steps} steps: {low} to {high}")
 
 
 def _known_dims(value: ir.Value | None) -> Dims | None:

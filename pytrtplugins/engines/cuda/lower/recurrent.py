@@ -62,7 +62,7 @@ class SplitRecurrent(Rewrite[_Layer]):
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> _Layer | None:
-        """The weights of a recurrent node, and the attributes of its recurrence."""
+        """The weights, and the attributes of the recurrence."""
         if node.op_type not in GATES or node.domain or not is_float(node):  # case 3
             return None
         dims, lengths = dims_of(node.inputs[0]) or (), operand(node, 4)
