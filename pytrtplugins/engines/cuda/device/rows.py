@@ -188,8 +188,8 @@ def _power_of_two(least: int) -> int:
 def _output_strides(form: Format | Strides, dims: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
     """Strides of an output along the dims; 0 along axes that are reduced."""
     if len(form.dims) < len(dims):
-        own = iter(form.strides)
-        return tuple(0 if axis in axes else next(own) for axis in range(len(dims)))
+        row_strides = iter(form.strides)
+        return tuple(0 if axis in axes else next(row_strides) for axis in range(len(dims)))
     return aligned_strides(form, dims)
 
 
@@ -246,8 +246,8 @@ class _KernelWriter:
         loops = self.loops
         divisor = loops.rows if loops.columns else loops.threads
         parts = [f"threadIdx.x / {divisor}u", f"threadIdx.x % {divisor}u"]
-        me, own = parts if loops.columns else reversed(parts)
-        lines = [f"unsigned const me = {me}, row = blockIdx.x * {loops.rows}u + {own};"]
+        me, row_of_block = parts if loops.columns else reversed(parts)
+        lines = [f"unsigned const me = {me}, row = blockIdx.x * {loops.rows}u + {row_of_block};"]
         lines += [f"bool const live = row < {loops.count}u;", f"unsigned left = live ? row : {loops.count - 1}u;"]
         return [*lines, *index_lines(loops.outer, "o", "left")]
 

@@ -203,7 +203,7 @@ def _product_dims(a: Dims, b: Dims) -> Dims:
     """Dims of a matrix product of two tensors, as numpy.matmul has them."""
     require(bool(a) and bool(b), "a matrix product of a tensor without axes")
     left, right = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
-    require(left[-1] == right[-2], f"a product of rows of {left[-1]} with columns of {right[-2]}")
+    require(left[-1] == right[-2], f"a matrix product of rows of {left[-1]} values with columns of {right[-2]}")
     outer = broadcast(left[:-2], right[:-2])
     return (*outer, *left[-2:-1][: len(a) > 1], *right[-1:][: len(b) > 1])
 

@@ -103,7 +103,7 @@ class WriteEinsums(Rewrite[_Equation]):
         total = terms[0]
         for index, term in enumerate(terms[1:], 1):
             later = {label for other in terms[index + 1 :] for label in other.labels}
-            total = writer.product(total, term, match.result, later)
+            total = writer.multiply(total, term, match.result, later)
         total = writer.reduce_sum(total, [label for label in total.labels if label not in match.result])
         value = writer.transpose(total, match.result).value
         if isinstance(value, np.ndarray) or value in node.inputs:  # nothing but constants, or nothing is done
@@ -182,17 +182,17 @@ class _Writer(NewNodes):
                 term = self.term("Slice", flat, numbers, labels, [*outer, size])
         return term
 
-    def product(self, a: _Term, b: _Term, result: Labels, later: set[str]) -> _Term:
+    def multiply(self, a: _Term, b: _Term, result: Labels, later: set[str]) -> _Term:
         """Multiply two terms, and sum over the labels that neither the result nor later terms have."""
-        wanted = {*result, *later}
+        needed = {*result, *later}
         a, b = (
             self.reduce_sum(
-                x, [label for label in x.labels if label not in wanted and 1 in (x.size(label), y.size(label))]
+                x, [label for label in x.labels if label not in needed and 1 in (x.size(label), y.size(label))]
             )
             for x, y in ((a, b), (b, a))
         )
         both = [label for label in a.labels if label in b.labels]
-        batch, sums = ([label for label in both if (label in wanted) is kept] for kept in (True, False))
+        batch, sums = ([label for label in both if (label in needed) is is_needed] for is_needed in (True, False))
         if _should_swap(a, b, result, bool(batch)):
             a, b = b, a
         rows, columns = (tuple(label for label in x.labels if label not in both) for x in (a, b))
