@@ -60,7 +60,9 @@ def write_reduction(writer: Writer, node: ir.Node) -> None:
 
 def _axes(node: ir.Node, rank: int) -> tuple[int, ...]:
     kind, at = node.op_type, node.attributes
-    if kind in ("Softmax", "LogSoftmax"):
+    if kind == "MeanVarianceNormalization":
+        return tuple(sorted(axis % rank for axis in at.get_ints("axes", (0, 2, 3))))
+    if kind in ("LogSoftmax", "LpNormalization", "Softmax"):
         return (at.get_int("axis", -1) % rank,)
     if kind in ("LayerNormalization", "RMSNormalization"):
         return tuple(range(at.get_int("axis", -1) % rank, rank))
@@ -138,6 +140,24 @@ def _normalize(writer: Writer, node: ir.Node, length: int) -> int:
     return writer.emit("Mul", _FLOAT, centered, _inverse_root(writer, node, centered, length))
 
 
+def _mean_variance_norm(writer: Writer, node: ir.Node, length: int) -> int:
+    x = _input(writer, node)
+    mean = writer.emit("Mul", _FLOAT, writer.emit("ReduceSum", _FLOAT, x), _number(1 / length))
+    centered = writer.emit("Sub", _FLOAT, x, mean)
+    total = writer.emit("ReduceSum", _FLOAT, _square(writer, centered))
+    deviation = writer.emit("Sqrt", _FLOAT, writer.emit("Mul", _FLOAT, total, _number(1 / length)))
+    return writer.emit("Div", _FLOAT, centered, writer.emit("Add", _FLOAT, deviation, _number(1e-9)))
+
+
+def _lp_norm(writer: Writer, node: ir.Node, length: int) -> int:
+    """Write x / norm(x) of each row; a row of zeros stays."""
+    op = "ReduceL1" if node.attributes.get_int("p", 2) == 1 else "ReduceL2"
+    norm = _RULES[op](writer, node, length)
+    quotient = writer.emit("Div", _FLOAT, _input(writer, node), norm)
+    is_zero = writer.emit("Equal", DType.BOOL, norm, _number(0))
+    return writer.emit("Where", _FLOAT, is_zero, _number(0), quotient)
+
+
 def _scaled(writer: Writer, values: int, *factors: Any) -> int:
     for op, factor in zip(("Mul", "Add"), factors, strict=False):
         values = writer.emit(op, _FLOAT, values, factor)
@@ -170,6 +190,8 @@ _RULES: dict[str, _Rule] = {
     "InstanceNormalization": _instance_norm,
     "LayerNormalization": _layer_norm,
     "LogSoftmax": _log_softmax,
+    "LpNormalization": _lp_norm,
+    "MeanVarianceNormalization": _mean_variance_norm,
     "RMSNormalization": _rms_norm,
     "ReduceL1": _reduced("ReduceSum", lambda writer, x: writer.emit("Abs", _FLOAT, x)),
     "ReduceL2": _reduced("ReduceSum", _square, "Sqrt"),

@@ -292,6 +292,25 @@ def test_reductions_give_what_onnxruntime_gives(op, dims):
     graph.check(*outputs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("dims", [(3, 40), (2, 5, 6, 7)])
+@pytest.mark.parametrize("p", [1, 2])
+def test_a_row_of_zeros_has_no_norm(p, dims):
+    x = random(*dims)
+    x[1] = 0
+    graph = Graph(x=x)
+    outputs = [graph.add("LpNormalization", "x", p=p, axis=axis) for axis in (-1, 1)]
+    assert graph.check(*outputs) == ["pointwise"] * 2
+
+
+@pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
+@pytest.mark.parametrize("axes", [[0, 2, 3], [2, 3], [-1]])
+def test_a_mean_variance_normalization_is_one_kernel(axes, float_type):
+    graph = Graph(x=random(3, 4, 6, 10) * 5 + 2)
+    room = 1e-4 if float_type is DType.FLOAT32 else 1e-2
+    last = graph.add("MeanVarianceNormalization", "x", axes=axes)
+    assert graph.check(last, float_type=float_type, rtol=room, atol=room)[0] == "pointwise"
+
+
 @pytest.mark.parametrize("channels", [8, 5])
 def test_means_of_images_are_taken_where_these_lie(channels):
     graph = Graph(x=random(2, 4, 6, 7))
