@@ -47,13 +47,11 @@ _OPERATORS: dict[str, Callable[[Layer], Tensor]] = {
     "abs": simple.unary("Abs"),
     "negative": simple.unary("Neg"),
 }
-for _word, _op in {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div"}.items():
-    _OPERATORS[f"elemwise_{_word}"] = simple.elementwise(_op, broadcast=False)
-    _OPERATORS[f"broadcast_{_word}"] = simple.elementwise(_op, broadcast=True)
-for _word, _op in {"plus": "Add", "minus": "Sub", "mul": "Mul", "div": "Div", "power": "Pow"}.items():
-    if _word != "power":
-        for _name in (f"_{_word}", f"_{_word.title()}"):
+for _op, _word in {"Add": "plus", "Sub": "minus", "Mul": "mul", "Div": "div", "Pow": "power"}.items():
+    if _op != "Pow":
+        for _name in (f"elemwise_{_op.lower()}", f"_{_word}", f"_{_word.title()}"):
             _OPERATORS[_name] = simple.elementwise(_op, broadcast=False)
+        _OPERATORS[f"broadcast_{_op.lower()}"] = simple.elementwise(_op, broadcast=True)
     for _name, _reverse in ((f"_{_word}_scalar", False), (f"_r{_word}_scalar", True)):
         _OPERATORS[_name] = simple.scalar(_op, reverse=_reverse)
     for _name, _reverse in ((f"_{_word.title()}Scalar", False), (f"_R{_word.title()}Scalar", True)):

@@ -29,6 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 _ACTIVATIONS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "softrelu": "Softplus", "softsign": "Softsign"}
+"""MXNet's name of an activation → ONNX's operator."""
 
 
 def elementwise(op: str, *, broadcast: bool) -> Callable[[Layer], Tensor]:

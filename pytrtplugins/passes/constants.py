@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import DimsError
 from ..model.ir import add_constant, array_of, constant, is_op, operand, remove_unused
-from ..model.operator_traits import Trait, operators
+from ..model.operator_traits import RECURRENT, Trait, operators
 from ..model.slices import bounded_slice
 from ..tensor import SymbolicDim, evaluate_dims
 from ..utils.optional import require
@@ -26,44 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["PropagateConstants"]
 
 _RANDOM = operators(Trait.RANDOM)
-_ELSEWHERE = frozenset(
-    (
-        *(
-            "AffineGrid",
-            "AveragePool",
-            "BatchNormalization",
-            "Conv",
-            "ConvInteger",
-            "ConvTranspose",
-            "CumSum",
-            "DeformConv",
-        ),
-        *(
-            "GRU",
-            "GlobalAveragePool",
-            "GlobalLpPool",
-            "GlobalMaxPool",
-            "GridSample",
-            "Hardmax",
-            "LRN",
-            "LSTM",
-            "LpPool",
-            "MaxPool",
-        ),
-        *(
-            "MelWeightMatrix",
-            "OneHot",
-            "PRelu",
-            "QLinearConv",
-            "QLinearMatMul",
-            "RNN",
-            "Resize",
-            "RoiAlign",
-            "STFT",
-            "Upsample",
-        ),
-    )
-)
+_ELSEWHERE = frozenset().union(*map(operators, (Trait.CONVOLUTION, Trait.POOL, Trait.GLOBAL_POOL)), RECURRENT) | {
+    "AffineGrid", "BatchNormalization", "CumSum", "GridSample", "Hardmax", "LRN", "MelWeightMatrix", "OneHot", "PRelu", "QLinearMatMul",
+    "Resize", "RoiAlign", "STFT", "Upsample",
+}  # fmt: skip
 """Layers of which ONNX's reference implementation computes some forms otherwise than ONNX's text says: the engines compute them."""
 _RULED_FROM = {"GreaterOrEqual": 16, "LessOrEqual": 16}
 """Operator whose first version has no rule for dims → the version whose rule it follows."""

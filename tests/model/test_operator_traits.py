@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from pytrtplugins.model.operator_traits import TRAITS, Trait, operators
+from pytrtplugins.model.operator_traits import RECURRENT, TRAITS, Trait, operators
 
 OPSET = 24
 KINDS = {"And": bool, "Or": bool, "Xor": bool, "Not": bool, "BitwiseNot": np.int32, "BitwiseAnd": np.int32,
@@ -181,6 +181,55 @@ def test_global_pools_give_one_number_a_channel(op):
     graph = helper.make_graph([node], "g", [info], [helper.make_empty_tensor_value_info("y")])
     shape = onnx.shape_inference.infer_shapes(helper.make_model(graph)).graph.output[0].type.tensor_type.shape
     assert [dim.dim_value for dim in shape.dim] == [2, 3, 1, 1]
+
+
+def names_of(condition):
+    """ONNX's own operators whose newest schema meets a condition."""
+    return {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain and condition(schema)}
+
+
+def test_schemas_say_which_operators_are_layers_of_windows_and_steps():
+    def has_filters(schema):
+        return "kernel_shape" in schema.attributes and any(item.name in ("W", "w") for item in schema.inputs)
+
+    assert operators(Trait.CONVOLUTION) == names_of(has_filters)
+    assert operators(Trait.POOL) == names_of(lambda schema: "ceil_mode" in schema.attributes)
+    assert RECURRENT.keys() == names_of(lambda schema: "hidden_size" in schema.attributes)
+
+
+def test_names_say_which_operators_sum_codes_and_which_reduce():
+    of_codes = names_of(lambda schema: schema.name.startswith("QLinear") or schema.name.endswith("Integer"))
+    assert operators(Trait.INTEGER) == of_codes
+    assert operators(Trait.REDUCES) == names_of(lambda schema: schema.name.startswith("Reduce"))
+
+
+def test_schemas_name_indices_where_operators_have_positions():
+    has_indices = names_of(lambda schema: any(item.name == "indices" for item in schema.inputs))
+    assert operators(Trait.INDEXED) == has_indices - {
+        "OneHot"
+    }  # whose indices say which of its own values are the hot ones
+
+
+@pytest.mark.parametrize("op", sorted(operators(Trait.RETYPES)))
+def test_the_result_has_another_type_and_the_same_dims(op):
+    codes, scale = np.arange(6, dtype=np.uint8).reshape(2, 3), np.float32(0.5)
+    arrays = {"Cast": [codes], "CastLike": [codes, scale], "DequantizeLinear": [codes, scale]}
+    x, *others = arrays.get(op, [codes.astype(np.float32), scale])
+    (y,) = run(op, x, *others, **({"to": TensorProto.FLOAT} if op == "Cast" else {}))
+    assert y.dtype != x.dtype
+    assert y.shape == x.shape
+
+
+@pytest.mark.parametrize("op", RECURRENT)
+def test_recurrent_layers_have_these_gates_and_activations(op):
+    rng, row, hidden = np.random.default_rng(5), RECURRENT[op], 4
+    sizes = [(3, 2, 5), (1, row.gates * hidden, 5), (1, row.gates * hidden, hidden)]
+    arrays = [rng.standard_normal(size, np.float32) for size in sizes]
+    (wanted,) = run(op, *arrays, hidden_size=hidden)
+    (named,) = run(op, *arrays, hidden_size=hidden, activations=list(row.activations))
+    np.testing.assert_array_equal(named, wanted)
+    (other,) = run(op, *arrays, hidden_size=hidden, activations=[*row.activations[:-1], "Relu"])
+    assert not np.allclose(other, wanted)
 
 
 @pytest.mark.parametrize("op", sorted(operators(Trait.READS_SHAPE)))

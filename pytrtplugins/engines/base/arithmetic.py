@@ -21,15 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Arithmetic", "arithmetic_of", "float_reasons", "layer_types"]
 
 _LAYERS = operators(Trait.WEIGHTED)
-_OF_CODES = (  # sums of codes are in their definition, in ONNX and in onnxruntime
-    "QLinearConv",
-    "QLinearMatMul",
-    "ConvInteger",
-    "MatMulInteger",
-    "QGemm",
-    "MatMulIntegerToFloat",
-    "DynamicQuantizeMatMul",
-)
+_OF_CODES = operators(Trait.INTEGER) | {"QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"}
+"""Operators of ONNX and of onnxruntime that are defined as sums of codes."""
 _NAMES = {
     1: "",
     10: "fp16",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...model.operator_traits import Trait, operators
 from ...validation.dataflow import given_inputs
 
 if TYPE_CHECKING:
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FusedKernel", "Fusion", "Part", "fusion_of", "part_of"]
 
-_RETYPING = ("QuantizeLinear", "DequantizeLinear", "Cast", "CastLike")
-"""Operators that write a tensor in another type, which engines do within other kernels."""
+_RETYPING = operators(Trait.RETYPES)
+"""Engines do this within other kernels."""
 
 
 @dataclass(frozen=True)

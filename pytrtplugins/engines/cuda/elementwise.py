@@ -11,7 +11,7 @@ import numpy as np
 
 from ...utils.optional import require
 
-__all__ = ["ELEMENTWISE", "Elementwise"]
+__all__ = ["ELEMENTWISE", "RECURRENT_ACTIVATIONS", "Elementwise"]
 
 
 @dataclass(frozen=True)
@@ -153,3 +153,23 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
     "Xor": _row("{0} != {1}", lambda xp, a, b: a ^ b),
 }
 """Operator of ONNX or of this engine → its row. What nodes have beside inputs and numbers, operators/ and lower/ read."""
+
+_IN_RECURRENT = (
+    "Elu",
+    "HardSigmoid",
+    "LeakyRelu",
+    "Relu",
+    "Sigmoid",
+    "Softplus",
+    "Softsign",
+    "Tanh",
+    "ThresholdedRelu",
+)
+RECURRENT_ACTIVATIONS: Mapping[str, Elementwise] = {
+    **{name.lower(): ELEMENTWISE[name] for name in _IN_RECURRENT},
+    "affine": _row("{1} * {0} + {2}", lambda xp, x, alpha, beta: alpha * x + beta, alpha=1.0, beta=0.0),
+    "scaledtanh": _row(
+        "{1} * tangent_h({2} * {0})", lambda xp, x, alpha, beta: alpha * xp.tanh(beta * x), alpha=1.0, beta=1.0
+    ),
+}
+"""Activation that ONNX's recurrent layers may name, in small letters → its row."""

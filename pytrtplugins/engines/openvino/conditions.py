@@ -51,8 +51,7 @@ WHOLE = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 3
 _LONG = frozenset(("int64", "uint32", "uint64"))
 MOVES = (
     operators(Trait.MOVES) | operators(Trait.SUBGRAPHS) | operators(Trait.READS_SHAPE)
-    | {"Cast", "CastLike", "Concat", "Constant", "ConstantOfShape", "DequantizeLinear", "QuantizeLinear", "ScatterElements",
-       "ScatterND", "Where"}
+    | operators(Trait.RETYPES) | {"Concat", "Constant", "ConstantOfShape", "ScatterElements", "ScatterND", "Where"}
 )  # fmt: skip
 """Operators that take whole numbers on as they are; OpenVINO computes all others on them in float32 or 32 bits."""
 

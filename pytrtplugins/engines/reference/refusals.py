@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...model.operator_traits import Trait, operators
+from ...model.operator_traits import RECURRENT, Trait, operators
 from ...utils.optional import require
 from .spec import refusal
 
@@ -28,13 +28,12 @@ _VALUES: dict[str, dict[str, tuple[Any, ...]]] = {  # attributes that onnx.refer
     "RNN": {"clip": ()},
     "TreeEnsemble": {"post_transform": (0,)},
 }
-_INPUTS = {"GRU": (4,), "LSTM": (4,), "RNN": (4,)}  # inputs that onnx.reference ignores: sequence_lens
+_INPUTS = dict.fromkeys(RECURRENT, (4,))  # inputs that onnx.reference ignores: sequence_lens
 _UNVERSIONED = {  # (operator, version): onnx.reference has one implementation, and what came later changes nothing there
     ("CastLike", 19), ("CastLike", 21), ("CastLike", 23), ("GRU", 7), ("GatherND", 11), ("LSTM", 7), ("OptionalHasElement", 15),
     ("Range", 11), ("SpaceToDepth", 13),
 }  # fmt: skip
 _CHANGED = {("PRelu", 6)}  # the same signature as later, another meaning: its slopes lie along the channels
-_DEFAULTS = {"GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 
 
 def check_delegable(
@@ -69,8 +68,8 @@ def check_delegable(
 
 def _is_default(op_type: str, name: str, value: Any) -> bool:
     """Whether it says what is computed anyway: the usual activations, once for each direction."""
-    usual = _DEFAULTS.get(op_type, [])
-    return name == "activations" and bool(usual) and list(value) in (usual, usual * 2)
+    usual = RECURRENT[op_type].activations if op_type in RECURRENT else ()
+    return name == "activations" and bool(usual) and tuple(value) in (usual, usual * 2)
 
 
 def _versioned(schema: onnx.defs.OpSchema) -> bool:

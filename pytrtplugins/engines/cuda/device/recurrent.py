@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,29 +16,19 @@ from ....cuda import CudaKernel
 from ....cuda.compiler import compile_unit, newest_architecture
 from ....cuda.driver import Launch as DriverLaunch
 from ....errors import BuildError
+from ....model.operator_traits import RECURRENT
 from ....tensor import DType
-from ..elementwise import ELEMENTWISE
+from ..elementwise import RECURRENT_ACTIVATIONS
 from .device import CudaDevice, Device
 from .nhwc import Launch
 from .recurrent_form import CLUSTER, WHOLE_GRID, LanesForm, RecurrentForm, RecurrentShape, choose_form
 from .source import load_cubin, sources
 from .text import C_TYPES, library_text
 
-__all__ = ["ACTIVATIONS", "RecurrentKernel", "RecurrentProblem", "activations_of", "recurrent_text"]
+__all__ = ["RecurrentKernel", "RecurrentProblem", "activations_of", "recurrent_text"]
 
-_USUAL = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
-_OWN = {
-    "Affine": ("{1} * {0} + {2}", (1.0, 0.0)),
-    "ScaledTanh": ("{1} * quick_tanh({2} * {0})", (1.0, 1.0)),
-    "Sigmoid": ("quick_sigmoid({0})", ()),
-    "Tanh": ("quick_tanh({0})", ()),
-}
-_ROWS = ("Elu", "HardSigmoid", "LeakyRelu", "Relu", "Softplus", "Softsign", "ThresholdedRelu")
-ACTIVATIONS: Mapping[str, tuple[str, tuple[float, ...]]] = {
-    **{name.lower(): row for name, row in _OWN.items()},
-    **{name.lower(): (ELEMENTWISE[name].text, tuple(ELEMENTWISE[name].numbers.values())) for name in _ROWS},
-}
-"""Name in small letters → C++ of the value ``{0}`` and its numbers, and the numbers where the node gives none."""
+_QUICK = {"sigmoid(": "quick_sigmoid(", "tangent_h(": "quick_tanh("}
+"""Function of pointwise.cu → one that takes less time, and is as exact as sums of float32."""
 _QUICK_TANH = (
     "// Wrong by 1e-7 at most, as sums of float32 are.\n"
     "__device__ __forceinline__ float quick_tanh(float v) { return 1.0f - __fdividef(2.0f, 1.0f + __expf(2.0f * v)); }"
@@ -90,15 +81,18 @@ def activations_of(attributes: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]
     Raises:
         KeyError: an activation is unknown.
     """
-    usual = _USUAL[attributes["operator"]]
+    usual = RECURRENT[attributes["operator"]].activations
     directions = 2 if attributes["direction"] == "bidirectional" else 1
     names = attributes.get("activations") or usual * directions
     alphas, betas = (iter(attributes.get(name, ())) for name in ("activation_alpha", "activation_beta"))
     texts = []
     for place, name in enumerate(names):
-        text, defaults = ACTIVATIONS[str(name).lower()]
+        row = RECURRENT_ACTIVATIONS[str(name).lower()]
+        defaults = row.numbers.values()
         numbers = [next(values, default) for values, default in zip((alphas, betas), defaults, strict=False)]
-        text = text.format("v", *(f"static_cast<float>({float(number)!r})" for number in numbers))
+        text = re.sub(r"\b(sigmoid|tangent_h)\(", lambda match: _QUICK[match[0]], row.text).format(
+            "v", *(f"static_cast<float>({float(number)!r})" for number in numbers)
+        )
         limit = attributes.get("clip")
         if limit is not None and place % len(usual) != 2:
             text = f"v = v < -LIMIT ? -LIMIT : v > LIMIT ? LIMIT : v; return {text}".replace(

@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from ....model.operator_traits import RECURRENT
 from ....tensor import DType
 from ....utils.override import override
 
 __all__ = [
     "CLUSTER",
-    "GATES",
     "ONE_BLOCK",
     "WHOLE_GRID",
     "LanesForm",
@@ -27,8 +27,6 @@ __all__ = [
     "choose_form",
 ]
 
-GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
-"""Operator → rows of its weights for each hidden unit."""
 ONE_BLOCK, CLUSTER, WHOLE_GRID = range(3)
 """How blocks exchange the hidden state; see recurrent.cu."""
 IN_REGISTERS, IN_SHARED, IN_L2 = range(3)
@@ -68,7 +66,7 @@ class RecurrentShape:
     @property
     def gates(self) -> int:
         """Rows of weights for each hidden unit."""
-        return GATES[self.op]
+        return RECURRENT[self.op].gates
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,7 @@ class RecurrentForm(ABC):
         shape = self.shape
         return {
             "STEPS": shape.steps, "BATCH": shape.batch, "HIDDEN": shape.hidden, "DIRECTIONS": shape.directions,
-            "KIND": list(GATES).index(shape.op), "EXCHANGE": self.exchange, "BLOCKS": self.blocks, "GROUPS": self.groups,
+            "KIND": list(RECURRENT).index(shape.op), "EXCHANGE": self.exchange, "BLOCKS": self.blocks, "GROUPS": self.groups,
             "GROUP_ROWS": self.group_rows, "THREADS": self.threads, "UNITS": self.units, "ROWS_EACH": self.rows_each,
             "PLACE": self.place, "PITCH": self.pitch, "OWN_PIECES": self.own_pieces, "SHARED_FLOATS": self.shared_floats,
             **self._constants(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from ....model.operator_traits import Trait, operators
+from ....model.operator_traits import RECURRENT, Trait, operators
 from ....utils import optional
 from .dims import fused_dims
 from .operand_dims import (
@@ -228,7 +228,7 @@ def _convolution(o: Operands) -> Sequence[Dims | None]:
     require(len(x) == len(w) > 2, f"filters of the dims {w} on an image of the dims {x}")
     require(x[1] == w[1] * group, f"filters for {w[1]} x {group} channels on an image of {x[1]}")
     require(w[0] % group == 0, f"{w[0]} filters in {group} groups")
-    place = {"Conv": 2, "QLinearConv": 8, "DeformConv": 3}.get(o.node.op_type)
+    place = {"Conv": 2, "QLinearConv": 8, "DeformConv": 3}.get(o.node.op_type)  # of its bias
     if place is not None:
         _require_bias(o, place, w[0])
     return [None]
@@ -285,7 +285,7 @@ def _reverse_sequence(o: Operands) -> Sequence[Dims | None]:
 
 def _recurrent(o: Operands) -> Sequence[Dims | None]:
     """RNN, GRU, LSTM."""
-    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[o.node.op_type]
+    gates = RECURRENT[o.node.op_type].gates
     require(len(o[0]) == len(o[1]) == len(o[2]) == 3, "sequences, W and R have three axes")
     time, batch = (1, 0) if o.number("layout", 0) else (0, 1)
     directions, hidden = o[1][0], o[2][2]
@@ -344,20 +344,20 @@ def _fused_attention(o: Operands) -> Sequence[Dims | None]:
     return [tuple(dims[0]) if dims else None]
 
 
-# beside those that work element by element: these look at neighbours too, or have inputs and outputs of their own
-_SAME = operators(Trait.UNARY) | {
+_OF_FIRST_INPUT = {
     "CastLike", "CumProd", "CumSum", "Dropout", "GeluTanh", "Hardmax", "LRN", "LogSoftmax", "LpNormalization",
     "MeanVarianceNormalization", "Softmax", "Trilu",
 }  # fmt: skip
+"""Operators with dims of their first input, which read neighbours of an element too, or have further inputs and outputs."""
 RULES: dict[tuple[str, str], Rule] = {
     **dict.fromkeys((("", name) for name in operators(Trait.BROADCASTS)), _elementwise),
-    **dict.fromkeys((("", name) for name in _SAME), _same),
+    **dict.fromkeys((("", name) for name in operators(Trait.UNARY) | _OF_FIRST_INPUT), _same),
     **dict.fromkeys(((DOMAIN, name) for name in ("Gelu", "GeluTanh", "Mish", "Swish")), _same),
-    **dict.fromkeys((("", name) for name in ("Flatten", "Reshape", "Squeeze", "Unsqueeze")), _same_count),
+    **dict.fromkeys((("", name) for name in operators(Trait.KEEPS_ORDER) - {"Identity"}), _same_count),
     **dict.fromkeys((("", name) for name in ("GatherElements", "Scatter", "ScatterElements")), _along_axis),
     **dict.fromkeys((("", name) for name in ("MatMul", "MatMulInteger", "QLinearMatMul")), _matmul),
-    **dict.fromkeys((("", name) for name in ("Conv", "ConvInteger", "DeformConv", "QLinearConv")), _convolution),
-    **dict.fromkeys((("", name) for name in ("GRU", "LSTM", "RNN")), _recurrent),
+    **dict.fromkeys((("", name) for name in operators(Trait.CONVOLUTION)), _convolution),
+    **dict.fromkeys((("", name) for name in RECURRENT), _recurrent),
     **dict.fromkeys((("", name) for name in ("LayerNormalization", "RMSNormalization")), _layer_norm),
     **dict.fromkeys((("", name) for name in ("DequantizeLinear", "QuantizeLinear")), _quantized),
     ("", "BatchNormalization"): _batch_norm,

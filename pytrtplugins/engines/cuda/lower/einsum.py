@@ -26,7 +26,7 @@ Labels: TypeAlias = tuple[str, ...]
 _OPSET = 13
 """The first opset in which ReduceSum, Squeeze and Unsqueeze have their axes as an input."""
 _THROUGH = ("Cast", "Dropout", "Identity")
-"""What stands between a Softmax and the product that reads it."""
+"""Operators that exporters write between a Softmax and the product that reads it."""
 
 
 @dataclass(frozen=True)

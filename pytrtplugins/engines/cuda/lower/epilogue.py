@@ -20,6 +20,7 @@ from ....model.ir import (
     set_attributes,
     swap,
 )
+from ....model.operator_traits import Trait, operators
 from ....utils.optional import require
 from ..device.activation import ACTIVATIONS, PLAIN
 from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, has_rows, is_float, scale_of, weight_dims
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FuseActivations", "FuseConvolutions", "FuseResiduals", "comes_from_constants", "fused_convolution"]
 
+_WRITES_AGAIN = operators(Trait.RETYPES) - {"CastLike"} | {"Identity"}
 _NO_NUMBERS = {op: each.name.lower() for op, each in PLAIN.items() if op not in ("Tanh", "Mish")} | {"Relu": "leaky"}
 """Operators without numbers that convolutions compute → activation."""
 
@@ -198,7 +200,7 @@ def comes_from_constants(value: ir.Value | None) -> bool:
     """Whether a value is a constant, perhaps through Cast, Identity, QuantizeLinear or DequantizeLinear."""
     while value is not None and constant(value) is None:
         producer = value.producer()
-        if producer is None or producer.op_type not in ("Cast", "DequantizeLinear", "Identity", "QuantizeLinear"):
+        if producer is None or producer.op_type not in _WRITES_AGAIN:
             return False
         if any(other is not None and constant(other) is None for other in producer.inputs[1:]):
             return False  # a scale or a zero point that is computed

@@ -15,6 +15,7 @@ __all__ = ["HoistActivations"]
 
 _ABSORBED = ("Clip", "HardSigmoid", "HardSwish", "LeakyRelu", "Relu", "Sigmoid", "QuantizeLinear")
 _MOVING = ("DepthToSpace", "Reshape", "Slice", "Transpose")
+"""Operators that convolutions of this engine compute, and operators that exporters write between them and a convolution."""
 
 
 class HoistActivations(Rewrite["list[ir.Node]"]):

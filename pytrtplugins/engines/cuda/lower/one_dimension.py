@@ -26,14 +26,17 @@ _GLOBAL_POOLS = operators(Trait.GLOBAL_POOL)
 _BROADCASTING = operators(Trait.BROADCASTS) | {"PRelu"}
 _QUANTIZING = ("DequantizeLinear", "QuantizeLinear")
 _REDUCING = frozenset(f"Reduce{name}" for name in ("L1", "L2", "Max", "Mean", "Min", "Sum", "SumSquare"))
-_ALONG_AXIS = ("Concat", "LogSoftmax", "Softmax", "Split", *_QUANTIZING)
+_ALONG_AXIS = {"Concat": 1, "Split": 0, "LogSoftmax": -1, "Softmax": -1, **dict.fromkeys(_QUANTIZING, 1)}
+"""Operator → its axis where the node names none."""
 _FOLLOWING = (
     operators(Trait.UNARY)
     | _BROADCASTING
     | _GLOBAL_POOLS
     | _REDUCING
-    | {"BatchNormalization", "Cast", "CastLike", "Dropout", "InstanceNormalization", *_ALONG_AXIS}
+    | _ALONG_AXIS.keys()
+    | {"BatchNormalization", "CastLike", "Dropout", "InstanceNormalization"}
 )
+"""Operators that this pass can give another axis."""
 _AXIS = 2
 """Where the row of an image stands: (N, C, 1, L), in NHWC the same memory as (N, L, C)."""
 _FIRST = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
@@ -256,8 +259,7 @@ def _attributes(node: ir.Node) -> dict[str, Any]:
     """The attributes that change with the new axis."""
     at, changed = node.attributes, dict[str, Any]()
     if node.op_type in _ALONG_AXIS:
-        default = {"Concat": 1, "Split": 0, "LogSoftmax": -1, "Softmax": -1}.get(node.op_type, 1)
-        axis = at.get_int("axis", default) % 3
+        axis = at.get_int("axis", _ALONG_AXIS[node.op_type]) % 3
         return {"axis": 3 if axis == 2 else axis}
     if node.op_type in _REDUCING:
         return {"axes": _image_axes(at.get_ints("axes", []))} if "axes" in at else {}

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ....model.ir import add_constant, array_of, dims_of, dtype_of, operand
+from ....model.operator_traits import RECURRENT
 from ....tensor import DType
 from ....utils.optional import require
 from ..device.recurrent import activations_of
-from ..device.recurrent_form import GATES
 from .epilogue import fused_convolution
 from .rewrite import DOMAIN, Rewrite, is_float
 
@@ -58,12 +58,12 @@ class SplitRecurrent(Rewrite[_Layer]):
     """
 
     name: ClassVar[str] = "recurrent"
-    needs: ClassVar[tuple[str, ...]] = tuple(GATES)
+    needs: ClassVar[tuple[str, ...]] = tuple(RECURRENT)
     leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> _Layer | None:
         """The weights, and the attributes of the recurrence."""
-        if node.op_type not in GATES or node.domain or not is_float(node):  # case 3
+        if node.op_type not in RECURRENT or node.domain or not is_float(node):  # case 3
             return None
         dims, lengths = dims_of(node.inputs[0]) or (), operand(node, 4)
         if len(dims) != 3 or not isinstance(dims[2], int) or not dims[2]:  # case 2

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....model.ir import add_constant, array_of, constant, dims_of, dtype_of, operand
+from ....model.operator_traits import Trait, operators
 from ....tensor import DType
 from ..device.expression import Number
 from ..operators.table import reduced_axes
@@ -66,7 +67,7 @@ def _axes(node: ir.Node, rank: int) -> tuple[int, ...]:
         return (at.get_int("axis", -1) % rank,)
     if kind in ("LayerNormalization", "RMSNormalization"):
         return tuple(range(at.get_int("axis", -1) % rank, rank))
-    if kind in ("GlobalAveragePool", "GlobalMaxPool", "InstanceNormalization"):
+    if kind in operators(Trait.GLOBAL_POOL) | {"InstanceNormalization"}:
         return tuple(range(2, rank))
     given = operand(node, 1)
     if given is not None and array_of(given) is None:

@@ -7,18 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..elementwise import ELEMENTWISE
+from ....model.operator_traits import RECURRENT
+from ..elementwise import RECURRENT_ACTIVATIONS
 from .table import Attributes, op
 
 Activation = Callable[[Any], Any]
-
-_ONNXS = "Elu HardSigmoid LeakyRelu Relu Sigmoid Softplus Softsign Tanh ThresholdedRelu"
-_ACTIVATIONS: dict[str, tuple[Callable[..., Any], tuple[float, ...]]] = {
-    **{op.lower(): (ELEMENTWISE[op].array, tuple(ELEMENTWISE[op].numbers.values())) for op in _ONNXS.split()},
-    "affine": (lambda xp, x, alpha, beta: alpha * x + beta, (1.0, 0.0)),
-    "scaledtanh": (lambda xp, x, alpha, beta: alpha * xp.tanh(beta * x), (1.0, 1.0)),
-}
-"""Name in small letters → function, and its numbers where the node gives none."""
 
 Cell = Callable[[Any, list[Any], Any, Any, Sequence[Activation]], list[Any]]
 """Inputs times their weights, states, weights of the state, offsets of the gates, activations → states."""
@@ -29,7 +22,7 @@ def _rnn(xp: Any, attributes: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
     def cell(inputs: Any, states: list[Any], r: Any, offset: Any, f: Sequence[Activation]) -> list[Any]:
         return [f[0](inputs + states[0] @ r.T + offset)]
 
-    return _run(xp, attributes, dims, x, rest[:5], ["Tanh"], lambda direction: cell)
+    return _run(xp, attributes, dims, x, rest[:5], "RNN", lambda direction: cell)
 
 
 @op("GRU", capturable=False)
@@ -46,7 +39,7 @@ def _gru(xp: Any, attributes: Attributes, dims: Any, x: Any, *rest: Any) -> Any:
             made = f[1](inputs[:, 2 * size :] + (reset * h) @ r[2 * size :].T + offset[2 * size :])
         return [(1 - update) * made + update * h]
 
-    return _run(xp, attributes, dims, x, rest[:5], ["Sigmoid", "Tanh"], lambda direction: cell)
+    return _run(xp, attributes, dims, x, rest[:5], "GRU", lambda direction: cell)
 
 
 @op("LSTM", capturable=False)
@@ -68,7 +61,7 @@ def _lstm(xp: Any, attributes: Attributes, dims: Any, x: Any, *rest: Any) -> Any
 
         return cell
 
-    return _run(xp, attributes, dims, x, rest[:6], ["Sigmoid", "Tanh", "Tanh"], cell_of)
+    return _run(xp, attributes, dims, x, rest[:6], "LSTM", cell_of)
 
 
 def _run(
@@ -77,10 +70,11 @@ def _run(
     dims: Any,
     x: Any,
     rest: Sequence[Any],
-    usual: list[str],
+    op_type: str,
     cell_of: Callable[[int], Cell],
 ) -> Any:
     """All directions; ``rest``: weights, weights of the state, offsets, lengths, first states."""
+    usual = RECURRENT[op_type].activations
     given: list[Any] = [None if value is None else xp.asarray(value) for value in (*rest, *[None] * 6)]
     w, r, b, lengths, *firsts = given[:6]
     batch_first, size = bool(attributes.get("layout")), r.shape[-1]
@@ -128,7 +122,7 @@ def _order(xp: Any, steps: int, batch: int, lengths: Any, backward: bool) -> Any
     return xp.where(rows < ends, ends - 1 - rows, rows)
 
 
-def _functions(xp: Any, attributes: Attributes, usual: list[str], directions: int) -> list[list[Activation]]:
+def _functions(xp: Any, attributes: Attributes, usual: Sequence[str], directions: int) -> list[list[Activation]]:
     """The activations of each direction; alphas and betas go to those that have them, in order.
 
     ``clip`` bounds what the gates read. An LSTM's last activation reads the state, which onnxruntime and OpenVINO leave alone.
@@ -142,10 +136,10 @@ def _functions(xp: Any, attributes: Attributes, usual: list[str], directions: in
 
 
 def _activation(xp: Any, name: str, numbers: Sequence[Iterator[float]], limit: float | None) -> Activation:
-    function, defaults = _ACTIVATIONS[name]
-    given = [np.float32(next(values, default)) for values, default in zip(numbers, defaults, strict=False)]
+    row = RECURRENT_ACTIVATIONS[name]
+    given = [np.float32(next(values, default)) for values, default in zip(numbers, row.numbers.values(), strict=False)]
 
     def run(x: Any) -> Any:
-        return function(xp, x if limit is None else xp.clip(x, -np.float32(limit), np.float32(limit)), *given)
+        return row.array(xp, x if limit is None else xp.clip(x, -np.float32(limit), np.float32(limit)), *given)
 
     return run

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ....model.ir import dims_of
+from ....model.operator_traits import Trait, operators
 from ..lower.rewrite import DOMAIN, has_rows
 
 if TYPE_CHECKING:
@@ -14,17 +15,14 @@ if TYPE_CHECKING:
 
 __all__ = ["image_tensors"]
 
-_SEEDS = frozenset(("Conv", "ConvInteger", "ConvTranspose", "DeformConv", "LpPool", "MaxUnpool", "QLinearConv"))
+_SEEDS = operators(Trait.CONVOLUTION) | {"LpPool", "MaxUnpool"}
 """Operators that work on the pixels of images, whatever tensors of four axes otherwise are; the other pools take both."""
-_OTHER = frozenset(
-    (
-        *("Constant", "ConstantOfShape", "Expand", "Flatten", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
-        *("Attention", "Det", "Einsum", "Gemm", "MatMul", "MatMulInteger", "QLinearMatMul", "RotaryEmbedding"),
-        *("CumSum", "Hardmax", "LayerNormalization", "LogSoftmax", "LogSumExp", "RMSNormalization", "Softmax"),
-        *("Gather", "GatherElements", "GatherND", "OneHot", "Scatter", "ScatterElements", "ScatterND"),
-    )
-)
-"""Operators whose inputs and outputs need not lie in the same order."""
+_OTHER = (operators(Trait.KEEPS_ORDER) - {"Identity"}) | operators(Trait.INDEXED) | {
+    "Constant", "ConstantOfShape", "Expand", "OneHot", "Tile", "Transpose", "Attention", "Det", "Einsum", "Gemm", "MatMul",
+    "MatMulInteger", "QLinearMatMul", "RotaryEmbedding", "CumSum", "Hardmax", "LayerNormalization", "LogSoftmax", "RMSNormalization",
+    "Softmax",
+}  # fmt: skip
+"""Operators whose inputs and outputs this engine's kernels need not find in the same order."""
 _OF_FRAMES = ("Gather", "Pad", "Reshape", "Slice")
 """Operators that keep images as they are, or some of them, where the last three dims stay: frames of volumes."""
 _FIRST = frozenset(("GridSample", "RoiAlign"))

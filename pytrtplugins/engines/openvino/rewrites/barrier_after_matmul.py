@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING, ClassVar
 
 from ....model.ir import array_of, constant, dims_of, is_op
+from ....model.operator_traits import Trait, operators
 from ....passes import Pass, PassResult
 from ....utils.override import override
 from .barrier import insert_fusion_barrier
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BarrierAfterMatMul"]
 
-_JOINED = ("Add", "BatchNormalization", "Div", "Mul", "PRelu", "Sub")
-_JOINED_TO_FLOAT = ("Add", "Sub")
+_JOINED = operators(Trait.ARITHMETIC) | {"BatchNormalization", "PRelu"}
+_JOINED_TO_FLOAT: Collection[str] = ("Add", "Sub")
 """What OpenVINO joins with a product of a quantized matrix, and of a float one."""
 _PLAIN = 2
 """Axes of a product whose columns are its channels."""
@@ -49,7 +50,7 @@ class BarrierAfterMatMul(Pass):
         return PassResult(model, modified)
 
 
-def _is_of_rows(node: ir.Node, joined: Sequence[str]) -> bool:
+def _is_of_rows(node: ir.Node, joined: Collection[str]) -> bool:
     """Whether a node of these types scales or moves values by constants that differ along other axes than the last."""
     if node.op_type not in joined or node.domain:
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ....model.ir import array_of, is_op
+from ....model.operator_traits import Trait, operators
 from ....passes import Pass, PassResult
 from ....utils.override import override
 from .barrier import insert_fusion_barrier
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BarrierBeforeQuantize"]
 
-_SCALES = ("Add", "BatchNormalization", "Div", "Identity", "Mul", "Neg", "Sub")
+_SCALES = operators(Trait.ARITHMETIC) | {"BatchNormalization", "Identity", "Neg"}
 """What OpenVINO makes factors and summands of."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....model.ir import dims_of, is_op
+from ....model.operator_traits import Trait, operators
 from ....passes import Pass, PassResult
 from ....utils.override import override
 from .barrier import checked_as, checked_dims, fixed_values
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["InnerSizes"]
 
 _SAME_LENGTH = {
-    **dict.fromkeys(("Cast", "DequantizeLinear", "Dropout", "Identity", "QuantizeLinear", "Softmax"), 1),
-    **dict.fromkeys(("Add", "Div", "MatMul", "Max", "Min", "Mul", "Sub"), None),
+    **dict.fromkeys(operators(Trait.RETYPES) - {"CastLike"} | {"Dropout", "Identity", "Softmax"}, 1),
+    **dict.fromkeys(operators(Trait.ARITHMETIC) | {"MatMul", "Max", "Min"}, None),
     "Where": 3,
 }
 """Operators of attention → how many of their inputs, None for all, have the last axis of what they give, or 1 in its place."""

@@ -17,25 +17,10 @@ __all__ = ["KnownShapes"]
 
 _SOURCES = operators(Trait.READS_SHAPE) | {"ConstantOfShape"}
 _WHOLE = ("BOOL", "INT32", "INT64")
-_ARITHMETIC = (
-    "Add",
-    "Cast",
-    "Ceil",
-    "Clip",
-    "Concat",
-    "ConstantOfShape",
-    "Div",
-    "Floor",
-    "Max",
-    "Min",
-    "Mul",
-    "Neg",
-    "Sqrt",
-    "Squeeze",
-    "Sub",
-    "Unsqueeze",
-)
-"""What exporters divide and round sizes with, and lay them side by side."""
+_ARITHMETIC = operators(Trait.ARITHMETIC) | {
+    "Cast", "Ceil", "Clip", "Concat", "ConstantOfShape", "Floor", "Max", "Min", "Neg", "Sqrt", "Squeeze", "Unsqueeze"
+}  # fmt: skip
+"""Operators with which exporters divide and round sizes, and lay them side by side."""
 _LAYERS = operators(Trait.WEIGHTED)
 _MAX_ELEMENTS, _MAX_FLOATS = 1 << 12, 8
 

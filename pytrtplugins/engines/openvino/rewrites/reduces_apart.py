@@ -17,7 +17,11 @@ __all__ = ["ReducesApart"]
 
 _AXES = 3
 _GLOBAL = operators(Trait.GLOBAL_POOL)
-_APART = ("ArgMax", "ArgMin", "Concat", "Gather", "If", "Loop", "MatMul", "Max", "Scan", "Shape", "Size")
+_APART = (
+    operators(Trait.SUBGRAPHS)
+    | operators(Trait.READS_SHAPE)
+    | {"ArgMax", "ArgMin", "Concat", "Gather", "MatMul", "Max"}
+)
 """Operators behind which nothing joins the reduction; Max is what keeps two apart."""
 
 
