@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 
 import numpy as np
@@ -13,12 +14,13 @@ from pytrtplugins.engines.cuda import CudaEngine
 from .ceilings import kernels
 from .clock import Clock
 from .operator_cases import Case, exported
+from .operator_int8 import quantized, quantized_values, round_weights
 from .ours import step_facts
 from .running import Running
 from .torch_peer import captured
 from .zoo_subject import exact_products, on_stream
 
-_TYPES = {"FP32": torch.float32, "FP16": torch.float16}
+_TYPES = {"FP32": torch.float32, "FP16": torch.float16, "INT8": torch.float16}
 
 
 class OperatorSubject:
@@ -26,12 +28,14 @@ class OperatorSubject:
 
     Args:
         case: Which.
-        precision: FP32 or FP16.
+        precision: FP32, FP16 or INT8, whose arrays are float16, as are PyTorch's products.
 
     Attributes:
         module: PyTorch's, on the GPU.
         inputs: Of it; whole numbers are int64.
         wanted: What PyTorch gives for them in float32.
+        wanted_of_codes: For INT8, what PyTorch gives in float32 for weights and an input rounded by the scales of the engine's
+            model; None for others.
     """
 
     def __init__(self, case: Case, precision: str) -> None:
@@ -41,13 +45,21 @@ class OperatorSubject:
         self.module = case.module().cuda().to(kind)
         exact = case.module().cuda()
         exact.load_state_dict({name: value.float() for name, value in self.module.state_dict().items()})
+        floats = [each.float() if each.is_floating_point() else each for each in self.inputs]
         with exact_products(), torch.inference_mode():
-            self.wanted = exact(*(each.float() if each.is_floating_point() else each for each in self.inputs))
+            self.wanted = exact(*floats)
+        self.wanted_of_codes: torch.Tensor | None = None
+        if precision != "INT8":
+            self._model = exported(self.module, self.inputs)
+            return
+        round_weights(exact)
+        self._model = quantized(case, copy.deepcopy(exact).cpu(), [each.cpu() for each in floats])
+        with exact_products(), torch.inference_mode():
+            self.wanted_of_codes = exact(quantized_values(self._model, floats[0]))
 
     def error(self, found: np.ndarray) -> float:
         """Distance of a result from PyTorch's in float32, relative to the norm of that."""
-        wanted = self.wanted.cpu().numpy().astype(np.float64)
-        return float(np.linalg.norm(found - wanted)) / max(float(np.linalg.norm(wanted)), 1e-30)
+        return relative_error(found, self.wanted)
 
     @property
     def ignored(self) -> np.ndarray:
@@ -56,9 +68,8 @@ class OperatorSubject:
 
     def ours(self, clock: Clock) -> Running:
         """Engine ``cuda``, bound to the arrays."""
-        model = exported(self.module, self.inputs)
         begin = time.perf_counter()
-        engine = ptp.build(model, engine="cuda", precision=self._precision.lower(), progress=False)
+        engine = ptp.build(self._model, engine="cuda", precision=self._precision.lower(), progress=False)
         seconds = time.perf_counter() - begin
         assert isinstance(engine, CudaEngine)
         context, found = (
@@ -105,3 +116,9 @@ class OperatorSubject:
 
     def _result_type(self) -> torch.dtype:
         return _TYPES[self._precision] if self.wanted.is_floating_point() else self.wanted.dtype
+
+
+def relative_error(found: np.ndarray, wanted: torch.Tensor) -> float:
+    """Distance of an array from a tensor, relative to the norm of that."""
+    values = wanted.cpu().numpy().astype(np.float64)
+    return float(np.linalg.norm(found - values)) / max(float(np.linalg.norm(values)), 1e-30)

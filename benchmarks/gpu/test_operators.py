@@ -1,4 +1,7 @@
-"""Single operators in FP16 and FP32 beside PyTorch's in a CUDA graph; a size of each form comes before all others."""
+"""Single operators in FP16, INT8 and FP32 beside PyTorch's in a CUDA graph; a size of each form comes before all others.
+
+PyTorch has no convolution or matrix product of INT8 with a scale per channel on CUDA, so the peer of INT8 is its FP16 module.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,30 @@ pytest.importorskip("torch")
 from ..pages.runners import NAME, TORCH_GRAPH
 from .clock import Clock
 from .operator_cases import CASES
-from .operator_subject import OperatorSubject
+from .operator_int8 import has_int8
+from .operator_subject import OperatorSubject, relative_error
 from .test_zoo import recorded
 
 pytestmark = pytest.mark.filterwarnings("default")  # of other people's libraries
 
-LIMIT = {"FP32": 1e-4, "FP16": 1e-2}
-"""Of the result, relative L2; or twice PyTorch's own error in the same precision."""
+LIMIT = {"FP16": 1e-2, "INT8": 5e-2, "FP32": 1e-4}
+"""Of the result, relative L2; or twice PyTorch's own error. The precisions come in this order."""
+CODES_LIMIT = 2e-3
+"""Of a result in INT8 beside what PyTorch computes from the same codes; their rounding alone is some five times that."""
 DELAY_US = 6000.0
 """A replay takes the host up to 25 µs, and a round has at most 200 of them."""
 
 
 def cases() -> list[Any]:
-    """Each case in each precision: FP16 first, and of each form one size before the others."""
+    """Each case in each precision that it has: of each form one size before the others."""
     seen: dict[tuple[str, str], int] = {}
     parameters = []
     for case in CASES:
         place = seen[case.operator, case.form] = seen.get((case.operator, case.form), -1) + 1
         for number, precision in enumerate(LIMIT):
-            stage = pytest.mark.stage(2 * min(place, 1) + 1 - number)
+            if precision == "INT8" and not has_int8(case):
+                continue
+            stage = pytest.mark.stage(len(LIMIT) * min(place, 1) + number)
             parameters.append(pytest.param(case, precision, marks=stage, id=f"operator {precision}, {case.name}"))
     return parameters
 
@@ -47,9 +55,13 @@ def test_operator(case: Any, precision: str, clock: Clock, benchmark, request: p
         row["peer_error"] = subject.error(peer.run(subject.ignored))
         ours = stack.enter_context(contextlib.closing(subject.ours(clock)))
         row.update(ours.facts or {})
-        row["error"] = subject.error(ours.run(subject.ignored))
+        result = ours.run(subject.ignored)
+        row["error"] = subject.error(result)
         limit = max(LIMIT[precision], 2 * row["peer_error"])
         assert row["error"] < limit, f"another result than PyTorch's in float32: relative error {row['error']:.2e}"
+        if subject.wanted_of_codes is not None:
+            row["peer_precision"], row["codes_error"] = "FP16", relative_error(result, subject.wanted_of_codes)
+            assert row["codes_error"] < CODES_LIMIT, f"another result than of its codes: {row['codes_error']:.2e}"
         assert ours.queue is not None
         assert peer.queue is not None
         times = clock.gpu(peer.queue, ours.queue, DELAY_US)

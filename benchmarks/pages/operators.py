@@ -64,12 +64,18 @@ def _place(row: Row) -> str:
     return "array by array" if row["arrays"] else "in the graph"
 
 
+def _precision(row: Row) -> str:
+    """The precision of ours, and PyTorch's where it is another."""
+    return f"{row['precision']}, PyTorch {row['peer_precision']}" if "peer_precision" in row else str(row["precision"])
+
+
 _COLUMNS = (
-    left("operator", "operator"), left("form", "form"), left("size", "size"), left("precision", "precision"),
+    left("operator", "operator"), left("form", "form"), left("size", "size"), left("precision", _precision),
     right("ours µs", "us", ",.1f"), right("PyTorch µs", "peer_us", ",.1f"),
     right("ours / PyTorch", lambda row: f"**{_ratio(row):.2f}**" if _is_slow(row) else f"{_ratio(row):.2f}"),
     left("runs", _place), right("steps", "steps", "d"), right("PyTorch's kernels", "peer_kernels", "d"),
     right("build s", "build_s", ".1f"), right("error", "error", ".0e"), right("PyTorch's error", "peer_error", ".0e"),
+    right("error beside the same codes", "codes_error", ".0e"),
 )  # fmt: skip
 
 

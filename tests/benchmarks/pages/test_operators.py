@@ -65,6 +65,15 @@ def test_the_slowest_beside_its_peer_comes_first_and_what_misses_the_goal_is_bol
     assert [line[7] for line in lines] == ["array by array", "outside", *["in the graph"] * 3]
 
 
+def test_a_row_of_int8_names_the_precision_of_its_peer_and_its_distance_from_its_codes(record):
+    head = section(record)[2].splitlines()[0]
+    assert "same codes" not in head
+    record["rows"].append(timed("Conv", 1.0, 20.0, precision="INT8", peer_precision="FP16", codes_error=2e-4))
+    head, _, *lines = [line.strip("| ").split(" | ") for line in section(record)[2].splitlines()]
+    assert dict(zip(head, lines[-1], strict=True))["precision"] == "INT8, PyTorch FP16"
+    assert [line[head.index("error beside the same codes")] for line in (lines[0], lines[-1])] == ["–", "2e-04"]
+
+
 def test_the_chart_has_the_slowest_at_the_top_and_failures_are_listed(record, tmp_path):
     blocks = section(record)
     chart = next(block for block in blocks if isinstance(block, Chart))
