@@ -167,14 +167,16 @@ def gpu() -> str:
 
 @pytest.fixture(autouse=True, scope="session")
 def int8_wins() -> Iterator[None]:
-    """Engines for CPUs choose between INT8 and float32 by the clock: here there are no inputs to time, and INT8 is kept.
+    """Engines for CPUs, and engine ``cuda``, choose between INT8 and float by the clock: here nothing is timed, and INT8 is kept.
 
-    Nor is the float32 form built then. tests/engines/host/test_int8_choice.py tests the choice.
+    Nor is the float form built then. tests/engines/host/test_int8_choice.py and tests/engines/cuda/test_int8_choice.py test the choice.
     """
+    from pytrtplugins.engines.cuda import int8_choice
     from pytrtplugins.engines.host import host_engine
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(host_engine, "sample_inputs", lambda engine: None)
+        patch.setattr(int8_choice, "compares_int8", lambda options: False)
         yield
 
 

@@ -43,7 +43,7 @@ CUDA_ROOMS = (
     ("plan",),
     ("conv",),
     ("run",),
-    ("saved", "engine", "profile", "settings"),
+    ("saved", "engine", "int8_choice", "profile", "settings"),
 )
 """Of engine ``cuda``."""
 SERVING_ROOMS = (

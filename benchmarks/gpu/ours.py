@@ -22,13 +22,13 @@ from .subject import Subject
 
 
 def build(subject: Subject, precision: str, batch: int, disable: tuple[str, ...] = ()) -> ptp.Engine:
-    """The engine, perhaps without some of its steps; kernels are timed where that was not done before."""
+    """The engine, perhaps without some of its steps, which is no reason to compute in float; kernels are timed where they were not."""
     return ptp.build(
         subject.model,
         engine="cuda",
         precision=precision,
         calibration=subject.table if precision in CODES else None,
-        settings={"batch": [batch], "disable": list(disable)},
+        settings={"batch": [batch], "disable": list(disable), **({"int8": "always"} if disable else {})},
         progress=False,
     )
 

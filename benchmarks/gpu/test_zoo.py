@@ -141,6 +141,7 @@ def test_int8(name: str, batch: int, zoo: Zoo, clock: Clock, benchmark, request:
     with recorded(benchmark, request.session, **facts) as row, contextlib.ExitStack() as stack:
         subject = zoo(name)
         engine, row["build_s"] = subject.build("int8", batch)
+        row["choice"] = engine.choices.get("int8", "")
         int8 = stack.enter_context(contextlib.closing(network(engine, batch, clock)))
         row.update(kernels=int8.kernels, bytes=int8.bytes, **(int8.facts or {}))
         row["error"] = checked(subject, int8, batch, "INT8")

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from ...calibration import CalibrationTable, Calibrator
     from ...vision import Head
 
-__all__ = ["Engine"]
+__all__ = ["ALWAYS", "Engine"]
+
+_MEASURED, ALWAYS = "measured", "always"
 
 _PARENTS: weakref.WeakSet[Engine] = weakref.WeakSet()  # those of which a child can use nothing
 
@@ -150,10 +152,10 @@ class Engine(NotCopyable, ABC):
 
     @classmethod
     def check_settings(cls, settings: Mapping[str, Any]) -> None:
-        """Require settings that the engine has.
+        """Require settings that the engine has; that of a precision says whether it is compared with float by time.
 
         Raises:
-            UsageError: it does not have one of them.
+            UsageError: it does not have one of them, or that of a precision is neither ``"measured"`` nor ``"always"``.
         """
         unknown = [name for name in settings if name not in cls.settings]
         if unknown:
@@ -161,6 +163,12 @@ class Engine(NotCopyable, ABC):
                 f"engine {cls.name!r} has no setting {unknown[0]!r}; it has {', '.join(cls.settings) or 'none'}",
                 setting=unknown[0],
             )
+        for precision in set(cls.precisions) & set(settings):
+            if settings[precision] not in (_MEASURED, ALWAYS):
+                raise UsageError(
+                    f"setting {precision}: expected {_MEASURED!r} or {ALWAYS!r}, found {settings[precision]!r}",
+                    setting=precision,
+                )
 
     @classmethod
     def calibrated(
@@ -211,8 +219,8 @@ class Engine(NotCopyable, ABC):
 
     @classmethod
     def always(cls, precision: str) -> dict[str, Any]:
-        """Settings with which the engine computes in a precision even where float32 is faster: those that measure accuracy need them."""
-        return {}
+        """Settings with which the engine computes in a precision even where float is faster: those that measure accuracy need them."""
+        return {precision: ALWAYS} if precision in set(cls.precisions) & set(cls.settings) else {}
 
     # -- what callers use --------------------------------------------------------------------------------------------
 
@@ -254,8 +262,9 @@ class Engine(NotCopyable, ABC):
         return None
 
     def note_fallback(self, reason: str) -> None:
-        """Record that the engine computes in float32 although another precision was requested."""
-        self.fallback, self.choices[self.precision] = reason, f"float32: {reason}"
+        """Record that the engine computes in float although another precision was requested."""
+        rest = "float16" if self.float_precision == "fp16" else "float32"
+        self.fallback, self.choices[self.precision] = reason, f"{rest}: {reason}"
 
     def create_context(self) -> ExecutionContext:
         """Make the state for one thread's runs; a context manager.

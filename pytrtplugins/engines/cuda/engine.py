@@ -14,7 +14,7 @@ from ...errors import BuildError, DimsError, MissingExtraError, UnavailableError
 from ...model.ir import to_ir, to_proto
 from ...model.proto import node_name
 from ...plugin.policy import GPU_FORMS
-from ...tensor import DType, SymbolicDim
+from ...tensor import DType
 from ...utils.optional import require
 from ...utils.override import override
 from ...validation import validated
@@ -39,6 +39,7 @@ from .device.attention import MATRIX_UNITS, AttentionMaker, attention
 from .device.cublaslt import cublaslt_version
 from .device.device import CudaDevice
 from .device.source import kernels_digest
+from .int8_choice import build_fastest
 from .lower.pipeline import check_disable, lower
 from .plan.fallbacks import fallbacks
 from .plan.parts import parts_of
@@ -51,7 +52,17 @@ from .run.detection import CudaDetection
 from .run.execution import Execution
 from .run.network_timer import NetworkClock, choose_in_network
 from .saved import SavedPlan
-from .settings import CUDNN_SECONDS, batches, check_fp8, cudnn_seconds, device_number, float_type, holds_fp8
+from .settings import (
+    CUDNN_SECONDS,
+    batches,
+    check_fp8,
+    cudnn_seconds,
+    device_number,
+    example_sizes,
+    float_type,
+    holds_fp8,
+    planned_sizes,
+)
 
 if TYPE_CHECKING:
     import onnx
@@ -62,8 +73,6 @@ if TYPE_CHECKING:
 __all__ = ["CudaEngine"]
 
 _DEVICE = "device"
-_SIDE = 256
-"""The size of free dims but the batch with which a network is looked at while it is built."""
 FORMAT = 9
 """Of what engine files and files of choices hold: plans, packed weights, tactics. It goes up with what they mean."""
 
@@ -74,8 +83,8 @@ class CudaEngine(Engine):
     Settings: ``disable``, names of optimizations to leave out (`pytrtplugins.engines.cuda.lower.pipeline.OPTIONAL_STEPS`);
     ``batch``, batches for which kernels are chosen while building (default 1, if the plugins accept it); ``float``, the
     element type of an INT8 or FP8 engine's float layers, ``"float16"`` by default; ``cudnn_seconds``, how long cuDNN's plans
-    may be built and timed for each batch (default 45; `choices` says where that cut a search short). ``device`` is ``"cuda"``
-    or ``"cuda:1"``.
+    may be built and timed for each batch (default 45; `choices` says where that cut a search short); ``int8``, ``"always"`` to
+    compute in INT8 without comparing it with float. ``device`` is ``"cuda"`` or ``"cuda:1"``.
 
     Args:
         model: A prepared model; of an engine file the one without weights.
@@ -93,7 +102,7 @@ class CudaEngine(Engine):
     name: ClassVar[str] = "cuda"
     plugin_forms: ClassVar[tuple[str, ...]] = GPU_FORMS
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "tf32", "fp16", "int8", "fp8")
-    settings: ClassVar[tuple[str, ...]] = ("disable", "batch", "float", "cudnn_seconds")
+    settings: ClassVar[tuple[str, ...]] = ("disable", "batch", "float", "cudnn_seconds", "int8")
     fast_build: ClassVar[Mapping[str, Any]] = {
         "disable": ("tactics", "graph", "handwritten-kernels", "cudnn-kernels", "cublaslt-kernels")
     }
@@ -142,29 +151,27 @@ class CudaEngine(Engine):
 
     def _plan_ahead(self, options: BuildOptions, progress: bool) -> None:
         """Choose kernels for the batches that are named; with other free dims only look whether all operators are there."""
-        free = {dim.name for desc in self.inputs for dim in desc.dims if isinstance(dim, SymbolicDim)}
-        batches = {desc.dims[0].name for desc in self.inputs if desc.dims and isinstance(desc.dims[0], SymbolicDim)}
-        if free - batches:
+        sizes = self.planned_sizes()
+        if sizes is None:
             try:
-                make_plan(
-                    self._graph,
-                    {name: 1 if name in batches else _SIDE for name in free},
-                    self.disabled,
-                    self.options.plugins,
-                )
+                make_plan(self._graph, example_sizes(self.inputs), self.disabled, self.options.plugins)
             except DimsError:
                 pass  # other dims may do
             except BuildError as error:
                 if "op" in error.facts:
                     raise
             return
-        for batch in self.batches if free else (1,):
+        for each in sizes:
             try:
-                self.execution(dict.fromkeys(free, batch), progress).close()
+                self.execution(each, progress).close()
             except DimsError:
-                if not free or "batch" in options.settings:
+                if not each or "batch" in options.settings:
                     raise
                 # nobody asked for this batch, and a plugin refuses it: kernels are chosen in the first run
+
+    def planned_sizes(self) -> list[dict[str, int]] | None:
+        """Sizes of the free dims for which kernels are chosen while building; None: dims other than the batch are free."""
+        return planned_sizes(self.inputs, self.batches)
 
     @functools.cached_property
     def _weights(self) -> dict[str, npt.NDArray[Any]]:
@@ -190,6 +197,14 @@ class CudaEngine(Engine):
     @override
     def build(cls, model: onnx.ModelProto, options: BuildOptions, progress: bool = False) -> Engine:
         return cls(model, options, progress)
+
+    @classmethod
+    @override
+    def build_quantized(
+        cls, quantized: onnx.ModelProto, model: onnx.ModelProto, options: BuildOptions, progress: bool = False
+    ) -> Engine:
+        """Build the engine of a quantized model, with layers in float that are not faster in INT8."""
+        return build_fastest(functools.partial(cls, progress=progress), quantized, model, options, progress)
 
     @classmethod
     def availability(cls) -> Availability:

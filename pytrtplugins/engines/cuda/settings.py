@@ -1,23 +1,39 @@
-"""What a user chooses of engine ``cuda``: the GPU, the batches to choose kernels for, and the type of float layers."""
+"""What a user chooses of engine ``cuda``: the GPU, the batches and so the sizes to choose kernels for, the type of float layers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import UnavailableError, UsageError
 from ...passes import CODES
-from ...tensor import DType
+from ...tensor import DType, SymbolicDim, TensorDesc
 from ...utils.numbers import LARGEST_BATCH, check_int
 from ...utils.optional import require
+from ..base.engine import ALWAYS
 from ..base.types import BuildOptions
 from .conv.tactics import FP8_CAPABILITY
 from .device.device import CudaDevice
+from .lower.pipeline import check_disable
 
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["CUDNN_SECONDS", "batches", "check_fp8", "cudnn_seconds", "device_number", "float_type", "holds_fp8"]
+__all__ = [
+    "CUDNN_SECONDS",
+    "batches",
+    "check_fp8",
+    "compares_int8",
+    "cudnn_seconds",
+    "device_number",
+    "example_sizes",
+    "float_type",
+    "holds_fp8",
+    "planned_sizes",
+]
 
+_SIDE = 256
+"""The size of free dims but the batch with which a network is looked at while it is built."""
 CUDNN_SECONDS, _MAX_CUDNN_SECONDS = 45, 24 * 3600
 """The default leaves half of 90 seconds to all other kernels of a network and to their timing."""
 
@@ -78,6 +94,12 @@ def cudnn_seconds(options: BuildOptions) -> int:
     return check_int("engine 'cuda': cudnn_seconds", given, 1, _MAX_CUDNN_SECONDS)
 
 
+def compares_int8(options: BuildOptions) -> bool:
+    """Whether INT8 is compared with float by time: kernels are chosen by timing, and nobody asks for INT8 in any case."""
+    is_asked = options.precision == "int8" and options.settings.get("int8") != ALWAYS
+    return is_asked and "tactics" not in check_disable(options.settings.get("disable", ()))
+
+
 def device_number(device: str | None) -> int:
     """The number of the GPU that ``"cuda:1"`` names; ``"cuda"`` and None are the first.
 
@@ -92,3 +114,25 @@ def device_number(device: str | None) -> int:
             device=device,
         )
     return int(number)
+
+
+def planned_sizes(inputs: Sequence[TensorDesc], batches: Sequence[int]) -> list[dict[str, int]] | None:
+    """Sizes of the inputs' free dims, by name, for each batch; None: other dims than the batch are free."""
+    free = _free_dims(inputs)
+    if not free <= _free_batches(inputs):
+        return None
+    return [dict.fromkeys(free, batch) for batch in (batches if free else (1,))]
+
+
+def example_sizes(inputs: Sequence[TensorDesc]) -> dict[str, int]:
+    """Sizes of the inputs' free dims, by name, with which a network is looked at while it is built."""
+    batches = _free_batches(inputs)
+    return {name: 1 if name in batches else _SIDE for name in _free_dims(inputs)}
+
+
+def _free_dims(inputs: Sequence[TensorDesc]) -> set[str]:
+    return {dim.name for desc in inputs for dim in desc.dims if isinstance(dim, SymbolicDim)}
+
+
+def _free_batches(inputs: Sequence[TensorDesc]) -> set[str]:
+    return {desc.dims[0].name for desc in inputs if desc.dims and isinstance(desc.dims[0], SymbolicDim)}

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy.typing as npt
 
-from ...errors import MissingExtraError, UnavailableError, UsageError
+from ...errors import MissingExtraError, UnavailableError
 from ...passes import CODES, Placement
 from ...utils.cpu_features import describe_cpu
 from ...utils.optional import require
 from ...utils.override import override
-from ..base.engine import Engine
+from ..base.engine import ALWAYS, Engine
 from ..base.failures import shorten_message
 from ..base.plugins import forms_run, write_decompositions
 from ..base.types import Availability, BuildOptions
@@ -23,10 +23,9 @@ from .timing import run_seconds, sample_inputs
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["ALWAYS", "HostEngine"]
+__all__ = ["HostEngine"]
 
 _log = logging.getLogger(__name__)
-_MEASURED, ALWAYS = "measured", "always"
 _FLOAT_GAIN = (
     0.9  # float32 must take less than this part of INT8's time to be chosen: times that are about equal keep INT8
 )
@@ -83,16 +82,6 @@ class HostEngine(Engine):
         return Availability(cls.name, "", f"{cls.library} {version} on {describe_cpu()}")
 
     @classmethod
-    @override
-    def check_settings(cls, settings: Mapping[str, Any]) -> None:
-        super().check_settings(settings)
-        for name in cls.settings:
-            if settings.get(name, _MEASURED) not in (_MEASURED, ALWAYS):
-                raise UsageError(
-                    f"setting {name}: expected {_MEASURED!r} or {ALWAYS!r}, found {settings[name]!r}", setting=name
-                )
-
-    @classmethod
     def build_quantized(
         cls, quantized: onnx.ModelProto, model: onnx.ModelProto, options: BuildOptions, progress: bool = False
     ) -> Engine:
@@ -138,11 +127,6 @@ class HostEngine(Engine):
         if precision != "int8":
             return {}
         return {"weight_levels": safe_weight_levels(), "placement": cls.placement}
-
-    @classmethod
-    @override
-    def always(cls, precision: str) -> dict[str, Any]:
-        return {precision: ALWAYS} if precision in cls.settings else {}
 
     @override
     def requirements(self) -> dict[str, Any]:

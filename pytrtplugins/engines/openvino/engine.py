@@ -25,11 +25,12 @@ from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import walk
 from ..base.arithmetic import layer_types
 from ..base.context import Arrays, ExecutionContext
+from ..base.engine import ALWAYS
 from ..base.failures import as_error, names_node, shorten_message, with_suspects
 from ..base.fusion import Part, part_of
 from ..base.plugin_codes import WriteCodes
 from ..base.types import BuildOptions
-from ..host.host_engine import ALWAYS, HostEngine
+from ..host.host_engine import HostEngine
 from ..host.int8 import signed_activations
 from ..host.ort_session import make_session
 from ..host.timing import run_seconds

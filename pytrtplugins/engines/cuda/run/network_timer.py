@@ -25,7 +25,7 @@ from ..device.device import CudaDevice
 from ..plan.plan import Plan, Step
 from .execution import Execution
 
-__all__ = ["NetworkClock", "choose_in_network"]
+__all__ = ["NetworkClock", "choose_in_network", "plan_digest"]
 
 _GAIN = 0.998
 """How much of the network's time has to be left for a change: less is noise."""
@@ -98,7 +98,7 @@ def choose_in_network(
     rivals = sum(len(selector.choices[key].runners_up) for key in keys)
     if not all(step.capturable for step in plan.steps) or not rivals:
         return
-    network = _digest(plan, selector)
+    network = plan_digest(plan, selector)
     if selector.cache is not None:
         known = {key: selector.cache.get(f"{network} {key}") for key in keys}
         if all(known.values()):
@@ -159,7 +159,7 @@ def _uses(step: Step, plan: Plan, selector: ConvSelector, key: str) -> bool:
     return any(problem.key == key for problem, _ in selector.chosen(selector.problem(step, plan)))
 
 
-def _digest(plan: Plan, selector: ConvSelector) -> str:
+def plan_digest(plan: Plan, selector: ConvSelector) -> str:
     """A digest of the plan's steps and kernels in order."""
     lines = [
         f"{step.kind} {selector.problem(step, plan).key if step.kind == 'conv' else step.op} {stream} "

@@ -249,10 +249,10 @@ def changed_plans(plan):
 def test_what_was_found_for_a_network_holds_for_no_other(plan):
     selector = chosen(plan, Family())
     plans = changed_plans(plan)
-    digests = {name: module._digest(changed, selector) for name, changed in plans.items()}
-    digests["tf32"] = module._digest(plan, SimpleNamespace(problem=lambda step, of: SimpleNamespace(key="another")))
+    digests = {name: module.plan_digest(changed, selector) for name, changed in plans.items()}
+    digests["tf32"] = module.plan_digest(plan, SimpleNamespace(problem=lambda step, of: SimpleNamespace(key="another")))
     assert len(set(digests.values())) == len(digests), digests
-    assert module._digest(plan, selector) == digests["no change"]
+    assert module.plan_digest(plan, selector) == digests["no change"]
 
 
 def test_a_network_with_steps_outside_of_the_graph_is_left_as_it_is():
