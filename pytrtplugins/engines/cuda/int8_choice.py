@@ -14,7 +14,7 @@ from ...utils.listing import first_names
 from ...utils.progress import progress_bar
 from ..base.failures import shorten_message
 from ..base.types import BuildOptions
-from .conv.cache import Choice
+from .conv.cache import Choice, TacticCache
 from .lower.int8_chains import Int8Chain, int8_chains, with_float_chains
 from .lower.pipeline import check_disable
 from .run.network_timer import NetworkClock, plan_digest
@@ -83,18 +83,23 @@ def build_fastest(
         int8.choices["int8"] = f"int8, not timed: {reason}"
         return int8
     forms = _Forms(build, measure or network_microseconds, options, int8, quantized, model, chains)
-    key, cache = _key(int8), int8.selector.cache
-    known = None if cache is None else cache.get(key)
-    if known is not None and forms.fits(known):
-        return forms.engine(known)
     try:
-        choice = forms.choose(progress)
-    except (RuntimeError, PytrtpluginsError) as error:
+        choice = _choice(forms, _key(int8), int8.selector.cache, progress)
+    except (RuntimeError, PytrtpluginsError) as error:  # a plugin, or a network that does not take made-up inputs
         int8.choices["int8"] = f"int8, not timed: a run on made-up inputs failed: {shorten_message(error)}"
         return int8
+    return forms.engine(choice)
+
+
+def _choice(forms: _Forms[EngineT], key: str, cache: TacticCache | None, progress: bool) -> Choice:
+    """The choice from the disk, or by timing."""
+    known = None if cache is None else cache.get(key)
+    if known is not None and forms.fits(known):
+        return known
+    choice = forms.choose(progress)
     if cache is not None:
         cache.put({key: choice})
-    return forms.engine(choice)
+    return choice
 
 
 def network_microseconds(engine: Candidate) -> float:

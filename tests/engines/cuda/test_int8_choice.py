@@ -12,7 +12,7 @@ from pytrtplugins.engines.base.arithmetic import float_reasons, layer_types
 from pytrtplugins.engines.cuda import int8_choice, settings
 from pytrtplugins.engines.cuda.conv.cache import TacticCache
 from pytrtplugins.engines.cuda.int8_choice import build_fastest
-from pytrtplugins.errors import BuildError, UsageError
+from pytrtplugins.errors import BuildError, DimsError, UsageError
 from tests.engines.cuda.lower.test_int8_chains import both, parted, plain
 from tests.engines.cuda.test_engine_file import build as build_on_stand_in
 from tests.engines.cuda.test_engine_file import machine  # noqa: F401 - a fixture
@@ -159,6 +159,15 @@ def test_forms_that_cannot_be_built_are_not_chosen():
     assert engine.layers == {"e"}
     engine, _ = choose(plain, costs(a=-10), Builder(fails=[set()]))
     assert engine.choices == {"int8": "int8: INT8 takes 110 µs"}
+
+
+def test_a_network_whose_plugin_refuses_the_batch_that_nobody_asked_for_is_built_in_int8(monkeypatch):
+    def execution(self, sizes):
+        raise DimsError("an even batch only")
+
+    monkeypatch.setattr(Engine, "execution", execution)
+    engine, _ = choose(plain, costs(a=-10))
+    assert engine.choices == {"int8": "int8, not timed: a run on made-up inputs failed: an even batch only"}
 
 
 def test_a_network_that_does_not_run_on_made_up_inputs_is_built_in_int8():
