@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from ..pages.runners import NAME, ONNXRUNTIME, TORCH_COMPILED, TORCH_GRAPH, TORCH_TUNED
+from ..pages.runners import NAME, ONNXRUNTIME, TORCH_COMPILED, TORCH_TUNED
 from .clock import Clock
 from .ours import network
 from .running import ZOO, Running
@@ -128,7 +128,11 @@ def test_network(name: str, batch: int, zoo: Zoo, clock: Clock, benchmark, reque
         assert peer.queue is not None
         times = clock.gpu(peer.queue, ours.queue)
         row.update(
-            us=times.beside, peer=TORCH_GRAPH, peer_us=times.median, speed=times.ratio, peer_kernels=peer.kernels
+            us=times.beside,
+            peer_us=times.median,
+            speed=times.ratio,
+            peer_kernels=peer.kernels,
+            **(peer.facts or {}),
         )
         benchmark.pedantic(ours.run, (subject.network.inputs(batch),), rounds=HOST_ROUNDS, warmup_rounds=1)
 

@@ -55,7 +55,7 @@ class Network:
         torch.manual_seed(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about the time that initial weights take
-            module = self.module().eval()
+            module = self.module().eval().requires_grad_(False)  # a tensor that it keeps of a run can be copied
         with torch.no_grad():
             _randomize(module)
             norms = [each for each in module.modules() if isinstance(each, _BatchNorm)]

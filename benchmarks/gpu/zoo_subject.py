@@ -18,12 +18,13 @@ from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
 from pytrtplugins.engines import calibrate
 from pytrtplugins.engines.cuda import CudaEngine
 
+from ..pages.runners import TORCH_EAGER, TORCH_GRAPH
 from . import onnxruntime_peer
 from .ceilings import kernels
 from .clock import Clock
 from .running import Running
 from .subject import cpu_engine
-from .torch_peer import captured
+from .torch_peer import captured, warm_up
 from .zoo import Network, exported
 
 _CALIBRATED = 4  # images
@@ -78,43 +79,40 @@ class ZooSubject:
     def pytorch(self, how: str, batch: int, clock: Clock) -> Running:
         """PyTorch in FP16 in one CUDA graph, with channels last and folded batch norms.
 
+        A module that does not run with FP16 weights runs under autocast; one that cannot be captured runs eagerly. The facts of
+        what runs say so: ``peer``, the runner's name, and ``peer_note``.
+
         Args:
             how: ``graph``, as it is; ``compile``, by torch.compile as it comes; or ``max-autotune``, which also times kernels.
             batch: Images of a run.
             clock: Whose stream it runs on.
         """
         torch.backends.cudnn.benchmark = True
-        module = folded(self.module).cuda()
         given = torch.from_numpy(self.network.inputs(batch)).cuda()
-        images, floats = given.dim() == 4, given.is_floating_point()
-        module = module.to(torch.float16, memory_format=torch.channels_last) if images else module.half()
-        net = module if how == "graph" else compiled(module, "default" if how == "compile" else f"{how}-no-cudagraphs")
-        found = torch.empty(self.wanted(batch).shape, device="cuda")
         stream = torch.cuda.ExternalStream(clock.stream.ptr)
+        mode = "default" if how == "compile" else f"{how}-no-cudagraphs"
+        wrap = (lambda module: module) if how == "graph" else functools.partial(compiled, mode=mode)
+        net, note = half_precision(folded(self.module).cuda(), given, wrap)
+        found = torch.empty(self.wanted(batch).shape, device="cuda")
 
         def run() -> None:
             with torch.inference_mode():
-                x = (
-                    given.to(torch.float16, memory_format=torch.channels_last)
-                    if images
-                    else given.half()
-                    if floats
-                    else given
-                )
-                found.copy_(net(x))
+                found.copy_(net(given))
 
-        graph = captured(stream, run)
+        replay, graph, failure = graph_or_eager(stream, run)
 
         def whole(x: np.ndarray) -> np.ndarray:
             with torch.cuda.stream(stream):
                 given.copy_(torch.from_numpy(x))
-                graph.replay()
+                replay()
             stream.synchronize()
             return found.cpu().numpy()
 
-        return Running(
-            whole, on_stream(stream, graph.replay), kernels(graph.raw_cuda_graph()), close=torch.cuda.empty_cache
-        )
+        facts = {"peer": TORCH_GRAPH if graph is not None else TORCH_EAGER}
+        if notes := "; ".join(filter(None, (note, failure))):
+            facts["peer_note"] = notes
+        count = None if graph is None else kernels(graph.raw_cuda_graph())
+        return Running(whole, on_stream(stream, replay), count, facts=facts, close=torch.cuda.empty_cache)
 
     def onnxruntime(self, batch: int, clock: Clock) -> Running:
         """onnxruntime's CUDA provider in FP16, in one CUDA graph."""
@@ -130,6 +128,55 @@ def folded(module: torch.nn.Module) -> torch.nn.Module:
         return fuse(module).eval()
     except Exception:  # of whatever kind the module's own code raises on a traced value
         return copy.deepcopy(module)
+
+
+def half_precision(
+    module: torch.nn.Module, given: torch.Tensor, wrap: Callable[[Any], Any] = lambda module: module
+) -> tuple[Callable[[torch.Tensor], torch.Tensor], str]:
+    """A function of the input that computes in FP16, and a note on how; images are in channels-last order.
+
+    Args:
+        module: It is converted to FP16; where it cannot run so, a copy stays in float32 and runs under autocast.
+        given: An input of it on the same device, float32 or integers.
+        wrap: Applied to the module that runs, such as `compiled`.
+    """
+    images, floats, exact = given.dim() == 4, given.is_floating_point(), copy.deepcopy(module)
+    half = module.to(torch.float16, memory_format=torch.channels_last) if images else module.half()
+
+    def to_half(x: torch.Tensor) -> torch.Tensor:
+        if images:
+            return x.to(torch.float16, memory_format=torch.channels_last)
+        return x.half() if floats else x
+
+    try:
+        with torch.inference_mode():
+            half(to_half(given))
+    except (RuntimeError, TypeError, ValueError) as error:
+        note, net = f"autocast, since FP16 weights fail: {first_line(error)}", wrap(exact)
+
+        def with_autocast(x: torch.Tensor) -> torch.Tensor:
+            with torch.autocast(given.device.type, torch.float16):
+                return net(x.contiguous(memory_format=torch.channels_last) if images else x)
+
+        return with_autocast, note
+    net = wrap(half)
+    return lambda x: net(to_half(x)), ""
+
+
+def graph_or_eager(stream: Any, run: Callable[[], None]) -> tuple[Callable[[], object], Any, str]:
+    """What queues a run on PyTorch's current stream, the CUDA graph that it replays, and why there is none where capture fails."""
+    with torch.cuda.stream(stream):  # a capture that fails leaves its own stream the current one
+        warm_up(stream, run)
+        try:
+            graph = captured(stream, run)
+        except RuntimeError as error:
+            return run, None, f"no CUDA graph: {first_line(error)}"
+    return graph.replay, graph, ""
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's text, or its type where it has none."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def compiled(module: torch.nn.Module, mode: str) -> Any:

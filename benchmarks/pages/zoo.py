@@ -11,13 +11,13 @@ from pytrtplugins.utils.figures import INK
 
 from .chart import Chart
 from .race import earlier_rows, gpu_text, left_out
-from .runners import NAME, ONNXRUNTIME, TORCH_COMPILED, TORCH_GRAPH, TORCH_TUNED
+from .runners import NAME, ONNXRUNTIME, TORCH_COMPILED, TORCH_EAGER, TORCH_GRAPH, TORCH_TUNED
 from .table import figure, left, right
 from .table import table as markdown
 
 __all__ = ["zoo"]
 
-PEERS = {TORCH_GRAPH: "C1", TORCH_COMPILED: "C4", TORCH_TUNED: "C3", ONNXRUNTIME: "C2"}
+PEERS = {TORCH_GRAPH: "C1", TORCH_EAGER: "C5", TORCH_COMPILED: "C4", TORCH_TUNED: "C3", ONNXRUNTIME: "C2"}
 """Whom our FP16 is compared with; each peer has one colour."""
 LEAST, LEAST_MEAN = 1.0, {1: 1.5, 32: 1.2}
 MOST = (

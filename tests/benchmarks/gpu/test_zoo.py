@@ -14,9 +14,9 @@ import torch
 from onnx import helper, numpy_helper
 
 import pytrtplugins as ptp
-from benchmarks.gpu import zoo, zoo_darknet
+from benchmarks.gpu import zoo, zoo_darknet, zoo_subject
 from benchmarks.gpu.zoo import NETWORKS, SETS, Network, chosen, exported
-from benchmarks.gpu.zoo_subject import compiled
+from benchmarks.gpu.zoo_subject import compiled, folded, graph_or_eager, half_precision
 from pytrtplugins.model.decompose import inline_plugins
 from tests.darknet2caffe.networks import CFGS
 
@@ -127,3 +127,59 @@ def test_a_network_without_a_cfg_is_left_out(monkeypatch):
     monkeypatch.delenv("BENCHMARK_CFGS", raising=False)
     with pytest.raises(pytest.skip.Exception, match="BENCHMARK_CFGS"):
         NETWORKS["yolov3"].make()
+
+
+class Keeps(torch.nn.Module):
+    """A module that keeps a tensor of its last run, as RAFT keeps its correlations."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.kept = torch.nn.Conv2d(3, 4, 3), None
+
+    def forward(self, x):
+        self.kept = self.inner(x)
+        return self.kept.relu()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch.fx's optimization, when it is imported
+def test_a_module_that_keeps_tensors_of_a_run_is_copied_behind_its_export():
+    network = Network("keeps", Keeps, 8)
+    module = network.make()
+    exported(network, module)
+    x = torch.from_numpy(network.inputs(1))
+    assert torch.equal(folded(module)(x), module(x))
+
+
+def test_a_network_that_cannot_be_captured_runs_eagerly_and_says_why(monkeypatch):
+    def refuse(stream, run):
+        raise RuntimeError("Cannot copy between CPU and CUDA tensors during CUDA graph capture\nat length")
+
+    monkeypatch.setattr(zoo_subject, "captured", refuse)
+    monkeypatch.setattr(zoo_subject, "warm_up", lambda stream, run: run())
+    runs = []
+    queue, graph, why = graph_or_eager(None, lambda: runs.append(1))
+    queue()
+    assert (len(runs), graph) == (2, None)
+    assert why == "no CUDA graph: Cannot copy between CPU and CUDA tensors during CUDA graph capture"
+
+
+def test_a_module_that_needs_float32_runs_under_autocast_and_others_in_float16():
+    class Mixed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.table = torch.nn.Linear(8, 4), [torch.ones(4, 4)]
+
+        def forward(self, x):
+            return torch.nn.functional.linear(self.first(x), self.table[0])
+
+    x = torch.rand(2, 8)
+    call, note = half_precision(Mixed().eval(), x)
+    assert "autocast" in note
+    with torch.inference_mode():
+        assert call(x).dtype == torch.float16
+    plain = torch.nn.Linear(8, 4)
+    exact = plain(x).detach()
+    call, note = half_precision(plain, x)
+    assert note == ""
+    with torch.inference_mode():
+        np.testing.assert_allclose(call(x).float().numpy(), exact.numpy(), atol=1e-2)

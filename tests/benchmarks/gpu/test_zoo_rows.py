@@ -31,15 +31,15 @@ class Subject(zoo_subject.ZooSubject):
     def wanted(self, batch):
         with torch.inference_mode():
             return self.module(torch.from_numpy(self.network.inputs(batch))).numpy()
-    def running(self, kernels, scale=1.0):
-        facts = {"steps": 4, "arrays": {"Where": 1}, "outside": {}}
+    def running(self, kernels, scale=1.0, **facts):
         return Running(lambda x: scale * self.wanted(len(x)), lambda: None, kernels, 1000, facts=facts)
     def build(self, precision, batch, disable=()):
         if self.network.name == "broken" and precision == "fp16":
             raise ValueError("no kernel takes it\\nfor a long reason")
-        return self.running(4, 1.1 if self.network.name == "other" and precision == "fp16" else 1.0), 2.0
+        facts = {"steps": 4, "arrays": {"Where": 1}, "outside": {}}
+        return self.running(4, 1.1 if self.network.name == "other" and precision == "fp16" else 1.0, **facts), 2.0
     def pytorch(self, how, batch, clock):
-        return self.running(5)
+        return self.running(5, peer="PyTorch, eager", peer_note="no CUDA graph: it copies")
 
 class Clock:
     def gpu(self, queue, beside=None):
@@ -92,6 +92,7 @@ def test_a_network_that_fails_is_a_row_with_its_error_and_the_others_are_measure
         4,
         5,
     )
+    assert (small["peer"], small["peer_note"]) == ("PyTorch, eager", "no CUDA graph: it copies")
     assert (small["build_s"], small["again_s"], small["error"], small["arrays"]) == (2.0, 2.0, 0.0, {"Where": 1})
     assert rows["INT8", "small", "pytrtplugins"]["speed"] == pytest.approx(1 / 1.5)
     for peer in ("PyTorch, torch.compile", "PyTorch, max-autotune"):
