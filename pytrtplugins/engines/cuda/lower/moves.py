@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ....model.ir import array_of, is_op, operand
 from ....model.slices import bounded_slice
 from ..device.moves import Expanded, Gathered, Move, Transposed, Wrapped, blocks_of, joined, padded, reshaped, sliced
-from .resampling import is_nearest, nearest
+from .resampling import is_move, nearest
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -25,7 +25,7 @@ _Rule = Callable[["ir.Node", "ir.Value", Move, Dims], "Move | None"]
 def is_mover(node: ir.Node) -> bool:
     """Whether a node gives values of its inputs, and nothing else but padding."""
     if is_op(node, "Resize"):
-        return is_nearest(node)
+        return is_move(node)
     return not node.domain and node.op_type in _MOVERS
 
 

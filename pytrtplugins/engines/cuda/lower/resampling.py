@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ....model.ir import array_of, dtype_of, is_op, operand
+from ....model.ir import array_of, dims_of, dtype_of, is_op, operand
 from ....tensor import DType
 from ..device.expression import Operation
 from ..device.moves import Move, Resampled
@@ -21,7 +21,7 @@ from ..operators.resampling import ResizedAxis, nearest_places, resized_axes, we
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Blend", "is_nearest", "linear_blend", "nearest"]
+__all__ = ["Blend", "is_move", "linear_blend", "nearest"]
 
 Dims = tuple[int, ...]
 _MAX_AXES = 3
@@ -46,15 +46,16 @@ class Blend:
     operations: tuple[Operation, ...]
 
 
-def is_nearest(node: ir.Node) -> bool:
-    """Whether a Resize only copies values: mode nearest without extrapolation."""
+def is_move(node: ir.Node) -> bool:
+    """Whether a Resize only copies values: mode nearest without extrapolation, or any mode where no axis changes."""
     at = node.attributes
-    outside = at.get_string("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
-    return at.get_string("mode", "nearest") == "nearest" and not outside
+    if at.get_string("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
+        return False
+    return at.get_string("mode", "nearest") == "nearest" or _changes_nothing(node)
 
 
 def nearest(node: ir.Node, x: Move, dims: Dims) -> Move | None:
-    """The move of a nearest Resize; None where integer arithmetic cannot give its positions.
+    """The move of a Resize that `is_move`; None where integer arithmetic cannot give its positions.
 
     Args:
         node: The Resize.
@@ -101,6 +102,12 @@ def linear_blend(node: ir.Node, x: Move, dims: Dims) -> Blend | None:
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------------
+
+
+def _changes_nothing(node: ir.Node) -> bool:
+    given, wanted = dims_of(node.inputs[0]), dims_of(node.outputs[0])
+    known = given is not None and given == wanted and all(isinstance(dim, int) for dim in given)
+    return known and _resized_axes(node, given, wanted) == []
 
 
 def _resized_axes(node: ir.Node, given: Dims, wanted: Dims) -> list[ResizedAxis] | None:

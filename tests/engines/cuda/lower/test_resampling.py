@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 from pytrtplugins.engines.cuda.device.index import Index
 from pytrtplugins.engines.cuda.device.moves import Source
@@ -152,3 +153,23 @@ def test_factors_say_the_dims_of_any_batch_in_each_type(float_type):
     found, execution = run_on_host(model, x, float_type)
     assert execution.plan.tail is None
     assert relative(found["last"], outputs(model, x)[0]) < 2e-3
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+@pytest.mark.parametrize("by_scale", [False, True])
+def test_a_resize_that_changes_no_axis_costs_nothing(mode, by_scale):
+    x = random(1, 3, 4, 5)
+    graph, name = resize(x, (4, 5), by_scale, mode=mode, coordinate_transformation_mode="half_pixel")
+    result = graph.add("Relu", name)
+    found, execution = run_on_host(prepare(graph.model(result)), {"x": x})
+    np.testing.assert_array_equal(found[result], np.maximum(x, 0))
+    assert len(execution.plan.steps) == 1
+
+
+def test_a_resize_by_a_factor_near_one_is_no_copy():
+    x = random(1, 2, 3, 3)
+    graph, name = resize(x, (3.3, 3.3), True, mode="linear", coordinate_transformation_mode="asymmetric")
+    found, _ = run_on_host(prepare(graph.model(name)), {"x": x})
+    (wanted,) = ReferenceEvaluator(graph.model(name)).run(None, {"x": x})  # onnxruntime copies where no size changes
+    np.testing.assert_allclose(found[name], wanted, rtol=1e-5, atol=1e-6)
+    assert not np.array_equal(found[name], x)
