@@ -17,6 +17,7 @@ __all__ = ["CONTROL_FLOW", "SIZED", "data_dependent_values", "values_read_by"]
 
 CONTROL_FLOW = operators(Trait.SUBGRAPHS)
 _CHOOSE, _READ_DIMS = operators(Trait.DATA_DEPENDENT), operators(Trait.READS_SHAPE)
+_SOURCES = frozenset((*CONTROL_FLOW, *_CHOOSE))
 SIZED = (
     *(
         "Reshape",
@@ -60,38 +61,60 @@ def data_dependent_values(graph: ir.Graph) -> set[ir.Value]:
     (3) results of operators whose axes, sizes or counts are computed, where the dims are unknown, or declared and not checked in the
     run (`SIZED`); (4) whatever is made of them.
     """
-    if not any(_may_be_data_dependent_source(node) for node in graph):
-        return set()
     free = {str(dim.value) for value in graph.inputs for dim in value.shape or () if not isinstance(dim, int)}
-    plain: set[ir.Value] = set()
+    plain: dict[ir.Value, bool] = {}
+    if not any(_is_data_dependent_source(node, plain, free) for node in graph if _may_be_data_dependent_source(node)):
+        return set()
+    plain.clear()  # what reads dims of dependent tensors counts as dependent below
     dependent: set[ir.Value] = set()
-
-    def is_plain(value: ir.Value) -> bool:
-        return value in plain or constant(value) is not None
-
     for node in graph:
-        read = list(values_read_by(node))
-        if dependent.intersection(read) or (not node.domain and _is_data_dependent_source(node, plain, free)):
+        if not dependent.isdisjoint(values_read_by(node)) or (
+            _may_be_data_dependent_source(node) and _is_data_dependent_source(node, plain, free)
+        ):
             dependent.update(node.outputs)
-        elif node.op_type in _READ_DIMS or (all(map(is_plain, read)) and node.op_type not in CONTROL_FLOW):
-            plain.update(node.outputs)
+            plain.update(dict.fromkeys(node.outputs, False))
     return dependent
 
 
 def _may_be_data_dependent_source(node: ir.Node) -> bool:
-    """Whether `_is_data_dependent_source` can be true of a node; a quick test, since most networks have no such node."""
-    if node.op_type in (*CONTROL_FLOW, *_CHOOSE):
-        return True
-    values = (operand(node, place) for place in HOST_INPUTS.get(node.op_type, ()))
+    """Whether `_is_data_dependent_source` can be true of a node; a quick test, since few nodes of a network can."""
+    if node.op_type in _SOURCES:
+        return not node.domain
+    places = HOST_INPUTS.get(node.op_type)
+    if places is None or node.domain:
+        return False
+    values = (operand(node, place) for place in places)
     return any(value is not None and constant(value) is None for value in values)
 
 
-def _is_data_dependent_source(node: ir.Node, plain: set[ir.Value], free: set[str]) -> bool:
+def _is_plain(value: ir.Value, plain: dict[ir.Value, bool]) -> bool:
+    """Whether a value follows from constants and dims alone, without control flow; ``plain``: what is known, which grows."""
+    waiting = [value]
+    while waiting:
+        value = waiting[-1]
+        if value not in plain:
+            node = value.producer()
+            if constant(value) is not None or (node is not None and node.op_type in _READ_DIMS):
+                plain[value] = True
+            elif node is None or node.op_type in CONTROL_FLOW:
+                plain[value] = False
+            else:
+                read = list(values_read_by(node))
+                unknown = [] if any(plain.get(each) is False for each in read) else [v for v in read if v not in plain]
+                if unknown:
+                    waiting.append(unknown[0])
+                    continue
+                plain[value] = all(plain[each] for each in read)
+        waiting.pop()
+    return plain[value]
+
+
+def _is_data_dependent_source(node: ir.Node, plain: dict[ir.Value, bool], free: set[str]) -> bool:
     """Whether the dims or the existence of a node's outputs depend on the values of its inputs."""
 
     def computed(places: range | tuple[int, ...]) -> bool:
         values = (operand(node, place) for place in places)
-        return any(value is not None and value not in plain and constant(value) is None for value in values)
+        return any(value is not None and not _is_plain(value, plain) for value in values)
 
     if node.op_type in ("Loop", "Scan"):
         return True

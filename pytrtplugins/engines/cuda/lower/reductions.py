@@ -19,11 +19,11 @@ from .rewrite import DOMAIN
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["row_axes", "write_reduction"]
+__all__ = ["FLOATS", "LONGEST_ROW", "reduction_axes", "row_axes", "write_reduction"]
 
-_FLOATS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
+FLOATS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
 _FLOAT = DType.FLOAT32
-_LONGEST = 1 << 15
+LONGEST_ROW = 1 << 15
 """Values of a row that one block still goes through."""
 _Rule = Callable[[Writer, "ir.Node", int], int]
 """Writes a node, whose rows have so many values."""
@@ -43,10 +43,10 @@ def row_axes(node: ir.Node) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         return None
     factors = node.inputs[1:] if node.op_type.endswith("Normalization") else ()
     kinds = {dtype_of(value) for value in (x, *factors, outputs[0]) if value is not None}
-    if not all(isinstance(dim, int) and dim for dim in dims) or not kinds <= set(_FLOATS):
+    if not all(isinstance(dim, int) and dim for dim in dims) or not kinds <= set(FLOATS):
         return None  # case 1
-    axes = _axes(node, len(dims)) if dims else ()
-    if not axes or not 1 < math.prod(dims[axis] for axis in axes) <= _LONGEST:  # cases 2 and 3
+    axes = reduction_axes(node, len(dims)) if dims else ()
+    if not axes or not 1 < math.prod(dims[axis] for axis in axes) <= LONGEST_ROW:  # cases 2 and 3
         return None
     if node.op_type == "InstanceNormalization" and any(array_of(value) is None for value in node.inputs[1:]):
         return None  # case 5
@@ -59,7 +59,8 @@ def write_reduction(writer: Writer, node: ir.Node) -> None:
     writer.made[node.outputs[0]] = _RULES[node.op_type](writer, node, math.prod(dims[axis] for axis in axes))
 
 
-def _axes(node: ir.Node, rank: int) -> tuple[int, ...]:
+def reduction_axes(node: ir.Node, rank: int) -> tuple[int, ...]:
+    """The axes of a row of a reduction or normalization; none where they are computed in the run."""
     kind, at = node.op_type, node.attributes
     if kind == "MeanVarianceNormalization":
         return tuple(sorted(axis % rank for axis in at.get_ints("axes", (0, 2, 3))))

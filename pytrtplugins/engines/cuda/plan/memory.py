@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import functools
+import operator
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ....errors import BuildError
 from .arena import Block, Layout, place
@@ -65,9 +67,20 @@ def plan_memory(
         for storage, places in users.items()
     }
 
+    used = {storage: _bits(places) for storage, places in users.items()}
+    done = {  # steps that are sure to be done before any that uses the storage begins
+        storage: functools.reduce(operator.and_, (order.before[place] for place in places), -1)
+        for storage, places in users.items()
+    }
+
     def ends_before(one: str, other: str) -> bool:
         if one in written or other in given or one in given:
             return False
-        return all(order.ordered(i, j) for i in users[one] for j in users[other])
+        return not used[one] & ~done[other]
 
     return place(blocks, is_shared, lambda one, other: ends_before(one, other) or ends_before(other, one))
+
+
+def _bits(places: Iterable[int]) -> int:
+    """A number with these bits set."""
+    return functools.reduce(operator.or_, (1 << place for place in places), 0)

@@ -26,6 +26,7 @@ from ..lower.dims import fused_dims
 from ..lower.einsum import WriteEinsums
 from ..lower.fits import find_misfit
 from ..lower.group_norm import GroupNormToLayerNorm
+from ..lower.long_rows import SplitLongRows
 from ..lower.pipeline import FREE_CASTS, OptionalStep
 from ..lower.pointwise import GroupPointwise
 from ..lower.resampling import linear_blend
@@ -84,6 +85,7 @@ def make_plan(
     place_attention(bound, bindings)
     if "pointwise" not in disable:
         GroupNormToLayerNorm()(bound)
+        SplitLongRows()(bound)
     late = unplannable_nodes(bound.graph, bindings)
     if "pointwise" not in disable:
         GroupPointwise(late)(bound)

@@ -70,8 +70,11 @@ def schedule(steps: Sequence[Sequence[Access]], max_streams: int = MAX_STREAMS) 
     tails: list[int] = []
     streams: list[int] = []
     waits: list[tuple[int, ...]] = []
+    accessed: dict[str, list[tuple[int, Access]]] = {}  # storage → accesses of the steps so far
     for index, accesses in enumerate(steps):
-        needed = [earlier for earlier in range(index) if any(a.conflicts(b) for a in steps[earlier] for b in accesses)]
+        needed = sorted({n for b in accesses for n, a in accessed.get(b.storage, ()) if a.conflicts(b)})
+        for access in accesses:
+            accessed.setdefault(access.storage, []).append((index, access))
         known = 0
         for earlier in needed:
             known |= before[earlier] | 1 << earlier
