@@ -9,7 +9,7 @@ from pytrtplugins.cuda import CudaKernel, find_symbol
 from pytrtplugins.engines.cuda.conv import problem
 from pytrtplugins.engines.cuda.conv.depthwise import DepthwiseProvider
 from pytrtplugins.engines.cuda.conv.skinny_gemm import SkinnyGemmProvider
-from pytrtplugins.engines.cuda.device import attention, nhwc, pool, source
+from pytrtplugins.engines.cuda.device import attention, nhwc, pool, reformat, source
 from pytrtplugins.engines.cuda.device.device import HostDevice
 from pytrtplugins.engines.cuda.device.expression import Expression, Number
 from pytrtplugins.engines.cuda.device.layout import channels_last
@@ -26,7 +26,7 @@ from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, SINGLE, square, stem
 
 pytestmark = pytest.mark.usefixtures("empty_cache")
 FLOATS = ("float32", "float16")
-HOLDERS = (Region, Reorg, kernels, nhwc, pool, launches, problem)
+HOLDERS = (Region, Reorg, kernels, nhwc, pool, reformat, launches, problem)
 FOUND = [getattr(holder, name) for holder in HOLDERS for name in dir(holder)]
 FOUND.append(attention._kernel("attention", 64))
 MATRIX_UNITS = attention._kernel("attention_mma", 64)  # from capability 8.0 on
@@ -34,7 +34,7 @@ KERNELS = sorted(
     {found for found in FOUND if isinstance(found, CudaKernel)}, key=lambda kernel: (kernel.label, kernel.name)
 )
 WITH_INT8 = ("reorg", "reorg_nhwc", "letterbox")
-WITH_FP8 = ("direct", "few_rows", "patches", "pixels", "planes", "pool")  # as uint8
+WITH_FP8 = ("direct", "few_rows", "patches", "pool")  # as uint8
 STEM = dataclasses.replace(stem(HALF), h=16, w=16, x_strides=(768, 256, 16, 1))
 
 
@@ -54,6 +54,7 @@ def test_no_kernel_is_left_out():
         "recurrent_lanes.cu",
         "recurrent_mma.cu",
         "means.cu",
+        "transpose.cu",
     }
     generated |= {
         f"{name}.cu" for name in ("arg", "cumulate", "grid_sample", "indexed", "order_keys", "roi_align", "scatter")
@@ -127,6 +128,8 @@ def test_generated_kernels_compile_without_a_gpu(dtype, capability):
         "pointwise": pointwise_text(gated, [image], [image]),
         "rows": rows_text(pooled, image.dims, (2, 3), [image], [mean]),
     }
+    for name in ("transpose", "pixels", "planes"):
+        texts[name] = reformat.transpose_text(dtype, DType.INT8, True)
     for name, text in texts.items():
         cubin = CudaKernel.from_source(text, name).compile(architecture=f"sm_{capability}")
         assert cubin.startswith(b"\x7fELF")

@@ -203,25 +203,9 @@ template <> struct KindOfByte<unsigned char> { static constexpr int kind = FP8; 
 
 template <typename T> struct alignas(16) Vector { T values[16 / sizeof(T)]; };
 
-// Planes of float32 → pixels: 16 bytes of channels a thread, neighbouring threads at neighbouring pixels; channels from c on
-// are zero. threads = n * area * groups, the 16-byte groups of a pixel.
-template <typename T>
-__global__ void pixels(const float* x, T* y, int n, int c, int groups, int area, int pitch, float y_scale) {
-    unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
-    if (index >= static_cast<unsigned>(n) * groups * area) return;
-    constexpr int lanes = 16 / sizeof(T), kind = sizeof(T) == 4 ? FLOAT : sizeof(T) == 2 ? HALF : KindOfByte<T>::kind;
-    int const pixel = static_cast<int>(index % area), first = static_cast<int>(index / area % groups) * lanes;
-    long long const image = index / area / groups;
-    const float* planes = x + (image * c + first) * area + pixel;
-    Vector<T> found;
-    for (int lane = 0; lane < lanes; ++lane) {
-        store(found.values, lane, kind, first + lane < c ? planes[static_cast<long long>(lane) * area] : 0.0f, y_scale);
-    }
-    *reinterpret_cast<Vector<T>*>(y + (image * area + pixel) * pitch + first) = found;
-}
-
-// Windows of planes of float32 → pixels: a channel is a row, a column and a plane of a window. Threads as of `pixels`; the
-// first window begins `top` rows above the image and `left` columns beside it. threads = n * oh * ow * groups.
+// Windows of planes of float32 → pixels: a channel is a row, a column and a plane of a window. 16 bytes of channels a thread,
+// neighbouring threads at neighbouring pixels; channels from `channels` on are zero. The first window begins `top` rows above the
+// image and `left` columns beside it. threads = n * oh * ow * groups, the 16-byte groups of a pixel.
 template <typename T>
 __global__ void patches(const float* x, T* y, int n, int c, int h, int w, int channels, int groups, int oh, int ow, int pitch,
                         int columns, int stride_h, int stride_w, int top, int left, float y_scale) {
@@ -246,21 +230,6 @@ __global__ void patches(const float* x, T* y, int n, int c, int h, int w, int ch
         }
     }
     *reinterpret_cast<Vector<T>*>(y + (image * area + pixel) * pitch + first) = found;
-}
-
-// Pixels → planes of float32, likewise.
-template <typename T>
-__global__ void planes(const T* x, float* y, int n, int c, int groups, int area, int pitch, float x_scale) {
-    unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
-    if (index >= static_cast<unsigned>(n) * groups * area) return;
-    constexpr int lanes = 16 / sizeof(T);
-    int const pixel = static_cast<int>(index % area), first = static_cast<int>(index / area % groups) * lanes;
-    long long const image = index / area / groups;
-    Vector<T> const found = *reinterpret_cast<const Vector<T>*>(x + (image * area + pixel) * pitch + first);
-    float* values = y + (image * c + first) * area + pixel;
-    for (int lane = 0; lane < lanes; ++lane) {
-        if (first + lane < c) values[static_cast<long long>(lane) * area] = number<float>(found.values[lane]) * x_scale;
-    }
 }
 
 // An activation of each value, 16 bytes of channels a thread; channels from c on become zero. threads = pixels * groups.

@@ -12,9 +12,9 @@ from ..device.device import Device, Tensor, bytes_of, tensor_at
 from ..device.expression import Expression
 from ..device.layout import Format, as_bytes, channels_last
 from ..device.moves import Source, blocks_of, sliced
-from ..device.nhwc import reformat
 from ..device.pointwise import pointwise_kernel
 from ..device.pool import pool
+from ..device.reformat import reformat
 from ..device.window import Window
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch
 
@@ -44,13 +44,14 @@ class UnfusedProvider:
         image = scratch.region("image", plain.x.bytes) if problem.element is not None else None
         whole = scratch.region("whole", plain.y.bytes) if problem.reshaped else None
         finish = self._finish(problem, scratch)
+        convert = None if image is None else reformat(self.device, problem.x, plain.x, y_scale=operands.x_scale)
         convolve = self._prepare(plain, operands, scratch)
 
         def launch(x: Tensor, y: Tensor, residual: Tensor | None, stream: Any) -> None:
             inner_x = x if image is None else tensor_at(xp, image(), 0, plain.x)
             inner_y = y if whole is None else tensor_at(xp, whole(), 0, plain.y)
-            if image is not None:
-                reformat(x, inner_x, y_scale=operands.x_scale)(stream)
+            if convert is not None:
+                convert(x, inner_x, stream)
             convolve(inner_x, inner_y, residual, stream)
             if whole is not None:
                 finish(inner_y, y, stream)
@@ -66,17 +67,17 @@ class UnfusedProvider:
         if problem.blocks:
             return self._finish_blocks(problem)
         if not problem.reorg:
-            return lambda whole, y, stream: reformat(whole, y)(stream)
+            return reformat(self.device, problem.unfused.y, problem.y)
         plugin, moved = Reorg(stride=problem.reorg), channels_last(problem.y.dims, problem.y.dtype, dense=True)
         runner = PluginRunner(plugin, allocate=None)
         runner.prepare([_desc(problem.unfused.y)], [_desc(moved)])
-        region = scratch.region("moved", moved.bytes)
+        region, convert = scratch.region("moved", moved.bytes), reformat(self.device, moved, problem.y)
 
         def reorg(whole: Tensor, y: Tensor, stream: Any) -> None:
             inner = tensor_at(self.device.xp, region(), 0, moved)
             x, z = (tensor.flat.reshape(tensor.format.dims) for tensor in map(bytes_of, (whole, inner)))
             runner.enqueue([x], [z], stream)
-            reformat(inner, y)(stream)
+            convert(inner, y, stream)
 
         return reorg
 
@@ -97,11 +98,12 @@ class UnfusedProvider:
     def _pool_linear(self, problem: ConvProblem, scratch: Scratch) -> Callable[[Tensor, Tensor, Any], None]:
         pooled = channels_last(problem.y.dims, problem.y.dtype)
         region, launch = scratch.region("moved", pooled.bytes), pool(self.device, problem.unfused.y, pooled, Window())
+        convert = reformat(self.device, pooled, problem.y)
 
         def pool_linear(whole: Tensor, y: Tensor, stream: Any) -> None:
             inner = tensor_at(self.device.xp, region(), 0, pooled)
             launch(whole, inner, stream)
-            reformat(inner, y)(stream)
+            convert(inner, y, stream)
 
         return pool_linear
 

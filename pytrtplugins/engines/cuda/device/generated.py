@@ -18,28 +18,46 @@ from .device import CudaDevice, Device, Tensor
 from .nhwc import Launch
 from .source import load_cubin
 
-__all__ = ["GeneratedKernel", "compile_all"]
+__all__ = ["GeneratedKernel", "address_of", "compile_all", "largest_cluster"]
 
 _BLOCKS = 16
 """Of a multiprocessor, at most; more work is done in turns."""
+_CLUSTER, _CLUSTERS_FROM = 8, 90
+"""Blocks of a cluster that every GPU with clusters takes, and the compute capability with which they begin."""
 
 
 class GeneratedKernel:
-    """One kernel whose parameters are addresses of tensors.
+    """One kernel whose parameters are addresses of tensors, and numbers.
 
     Args:
         device: Where it runs.
         text: The source.
         name: The kernel's.
-        blocks: How many it can use.
+        blocks: How many it can use; its grid, where it has three axes.
         threads: Of a block.
         in_turns: Whether it does with fewer blocks.
+        cluster: Blocks of a thread block cluster; on the host all their threads are one block.
+
+    Attributes:
+        cluster: Blocks of a thread block cluster.
     """
 
-    def __init__(self, device: Device, text: str, name: str, blocks: int, threads: int, in_turns: bool = True) -> None:
+    def __init__(
+        self,
+        device: Device,
+        text: str,
+        name: str,
+        blocks: int | tuple[int, int, int],
+        threads: int,
+        in_turns: bool = True,
+        cluster: int = 1,
+    ) -> None:
         self._kernel, self._threads, self._device = _kernel(text, name), threads, device
         max_blocks = _BLOCKS * device.multiprocessors if isinstance(device, CudaDevice) else 2
-        self._blocks = min(blocks, max_blocks) if in_turns else blocks
+        self.cluster = cluster
+        self._grid = (blocks, 1, 1) if isinstance(blocks, int) else blocks
+        if in_turns:
+            self._grid = (min(self._grid[0], max_blocks), *self._grid[1:])
         self._launches: dict[tuple[int | None, ...], Launch] = {}
         self._loaded: Any = None
 
@@ -69,29 +87,41 @@ class GeneratedKernel:
 
     def launch(self, arrays: Sequence[Any], stream: Any) -> None:
         """Queue the kernel for arrays in the order of its parameters; None for unused ones."""
-        key = tuple(map(_address, arrays))
+        key = tuple(None if array is None else address_of(array) for array in arrays)
         if (queue := self._launches.get(key)) is None:
             queue = self._launches[key] = self.bound(arrays)
         queue(stream)
 
     def bound(self, arrays: Sequence[Any]) -> Launch:
-        """Return a function that queues the kernel for these arrays."""
+        """Return a function that queues the kernel for these arrays, and numbers of the types int and float."""
         if isinstance(self._device, CudaDevice):
             if self._loaded is None:
                 self.load()
             arguments, programmatic_launch = (
-                [ctypes.c_void_p(_address(array)) for array in arrays],
+                [_argument(value) for value in arrays],
                 self._device.capability >= 90,
             )
             queue = DriverLaunch(
-                self._loaded, self._blocks, self._threads, arguments, programmatic_launch=programmatic_launch
+                self._loaded,
+                self._grid,
+                self._threads,
+                arguments,
+                self.cluster,
+                programmatic_launch=programmatic_launch,
             )
             return lambda stream: queue(int(stream.ptr))
-        threads, block = self._blocks * self._threads, self._threads
+        threads, block = (self._grid[0] * self._threads, *self._grid[1:]), self._threads * self.cluster
         return lambda stream: self._kernel.launch(*arrays, threads=threads, block=block, stream=stream)
 
     def _cubin(self, capability: int) -> bytes:
         return compile_unit(self._kernel.unit(), newest_architecture(capability))
+
+
+def largest_cluster(device: Device) -> int:
+    """Blocks that any kernel's clusters may have; 1 where the GPU has no clusters."""
+    if not isinstance(device, CudaDevice):
+        return _CLUSTER
+    return _CLUSTER if device.capability >= _CLUSTERS_FROM and device.capability // 10 != 12 else 1
 
 
 def compile_all(kernels: Iterable[GeneratedKernel]) -> None:
@@ -104,10 +134,15 @@ def compile_all(kernels: Iterable[GeneratedKernel]) -> None:
             pass
 
 
-def _address(array: Any) -> int | None:
-    if array is None:
-        return None
+def address_of(array: Any) -> int:
+    """Where an array of the device begins."""
     return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, (int, float)):
+        return ctypes.c_int(value) if isinstance(value, int) else ctypes.c_float(value)
+    return ctypes.c_void_p(None if value is None else address_of(value))
 
 
 @functools.lru_cache(1024)

@@ -22,9 +22,10 @@ from ..device.device import Device, Tensor, bytes_of, rows_of
 from ..device.elements import decoded, encoded, from_stored, to_stored
 from ..device.indexed import INDEXED
 from ..device.layout import Format, linear
-from ..device.nhwc import Launch, patches, reformat
+from ..device.nhwc import Launch, patches
 from ..device.pool import pool
 from ..device.recurrent import RecurrentKernel, RecurrentProblem
+from ..device.reformat import reformat
 from ..device.source import nhwc_kernel
 from ..device.window import Window
 from ..naming import naming
@@ -161,7 +162,9 @@ class StepBuilder:
         if step.op == "Patches":
             return patches(x, y, at)
         x = rows_of(self.device.xp, x) if "rows" in at else x
-        return reformat(x, y, float(at.get("x_scale", 1.0)), float(at.get("y_scale", 1.0)), "part" not in at)
+        scales = float(at.get("x_scale", 1.0)), float(at.get("y_scale", 1.0))
+        launch = reformat(self.device, x.format, y.format, *scales, "part" not in at)
+        return lambda stream: launch(x, y, stream)
 
     def _matmul(self, step: Step) -> Launch:
         a, b, y = self._factor(step, 0), self._factor(step, 1), self.tensors[step.outputs[0]]

@@ -15,7 +15,8 @@ from ....tensor import DType
 from ....utils.numbers import IntRange
 from ..device.device import Device, Tensor
 from ..device.layout import linear
-from ..device.nhwc import Launch, reformat
+from ..device.nhwc import Launch
+from ..device.reformat import reformat
 from ..plan.input_rounding import InputRounding
 
 __all__ = ["COPY_THREADS", "Upload"]
@@ -95,7 +96,8 @@ class Upload:
         values, count = self._memory.reshape(-1), int(self._memory.size)
         rounded = self._device.upload(np.zeros(count, self._rounds.dtype.numpy))
         x, y = (Tensor(array, linear((count,), DType.of(array)), array) for array in (rounded, values))
-        return rounded, reformat(x, y, x_scale=self._rounds.scale)
+        launch = reformat(self._device, x.format, y.format, x_scale=self._rounds.scale)
+        return rounded, lambda stream: launch(x, y, stream)
 
 
 _part = functools.cache(native.compiled)
