@@ -151,26 +151,30 @@ __global__ void finish(const T* sums, int sums_pitch, const float* scale, const 
     }
 }
 
-// The largest value, or the mean, of each window; `c` counts padding too. threads = pixels of y * c.
+// The largest value, or the mean, of each window; `c` counts padding too. An image is one of the `d` frames of a volume, of which a
+// window has t. threads = pixels of y * c.
 template <typename T>
-__global__ void pool(const T* x, T* y, int n, int h, int w, int c, int x_pitch, int oh, int ow, int y_pitch, int r, int s,
-                     int stride_h, int stride_w, int pad_h, int pad_w, bool mean, bool count_padding, int end_h, int end_w,
-                     bool fp8) {
+__global__ void pool(const T* x, T* y, int pixels, int d, int od, int h, int w, int c, int x_pitch, int oh, int ow, int y_pitch,
+                     int t, int stride_d, int r, int s, int stride_h, int stride_w, int pad_d, int pad_h, int pad_w, bool mean,
+                     bool count_padding, int end_d, int end_h, int end_w, bool fp8) {
     unsigned const index = blockIdx.x * blockDim.x + threadIdx.x;
     int const channel = static_cast<int>(index % c), pixel = static_cast<int>(index / c);
-    if (pixel >= n * oh * ow) return;
+    if (pixel >= pixels) return;
     int const top = pixel / ow % oh * stride_h - pad_h, left = pixel % ow * stride_w - pad_w, image = pixel / ow / oh;
+    int const front = image % od * stride_d - pad_d, volume = image / od;
     float sum = 0.0f, best = 0.0f;
     int inside = 0, counted = 0;
-    for (int i = top; i < top + r; ++i) {
-        for (int j = left; j < left + s; ++j) {
-            counted += i < end_h && j < end_w;
-            if (i < 0 || i >= h || j < 0 || j >= w) continue;
-            long long const at = ((static_cast<long long>(image) * h + i) * w + j) * x_pitch + channel;
-            float const value = fp8 ? load(x, at, FP8) : static_cast<float>(x[at]);
-            best = inside == 0 || value > best || value != value ? value : best;
-            sum += value;
-            ++inside;
+    for (int k = front; k < front + t; ++k) {
+        for (int i = top; i < top + r; ++i) {
+            for (int j = left; j < left + s; ++j) {
+                counted += k < end_d && i < end_h && j < end_w;
+                if (k < 0 || k >= d || i < 0 || i >= h || j < 0 || j >= w) continue;
+                long long const at = (((static_cast<long long>(volume) * d + k) * h + i) * w + j) * x_pitch + channel;
+                float const value = fp8 ? load(x, at, FP8) : static_cast<float>(x[at]);
+                best = inside == 0 || value > best || value != value ? value : best;
+                sum += value;
+                ++inside;
+            }
         }
     }
     float const result = mean ? sum / static_cast<float>(count_padding ? counted : inside) : best;

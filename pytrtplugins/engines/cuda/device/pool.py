@@ -26,7 +26,8 @@ def pool(device: Device, x: Format, y: Format, window: Window) -> Callable[[Tens
         y: How the output lies, NHWC; padding channels are filled where a pixel has room for them.
         window: What is taken together.
     """
-    (n, c, h, w), (_, _, oh, ow) = x.dims, y.dims
+    (_, c, h, w), (n, _, oh, ow) = x.dims, y.dims
+    pixels = n * oh * ow
     channels = c if c % y.vector == 0 else min(x.pitch, y.pitch)
     aligned = not (channels % x.vector or x.pitch % x.vector or y.pitch % y.vector)
     fits = aligned and not window.mean and x.dtype in KIND
@@ -34,8 +35,9 @@ def pool(device: Device, x: Format, y: Format, window: Window) -> Callable[[Tens
         kernel = PoolKernel(x, y, window, device.capability)
         return lambda x, y, stream: kernel.launch(x.flat.data.ptr, y.flat.data.ptr, int(stream.ptr))
     numbers = (
-        n, h, w, channels, x.pitch, oh, ow, y.pitch, window.kernel, window.strides, window.pads[:2], window.mean,
-        window.count_padding, h + window.pads[2], w + window.pads[3], x.dtype is FP8,
+        pixels, window.frames, h, w, channels, x.pitch, oh, ow, y.pitch, window.depth, window.kernel, window.strides,
+        window.depth_pads[0], window.pads[:2], window.mean, window.count_padding, window.frames[0] + window.depth_pads[1],
+        h + window.pads[2], w + window.pads[3], x.dtype is FP8,
     )  # fmt: skip
-    threads = n * oh * ow * channels
+    threads = pixels * channels
     return lambda x, y, stream: _POOL.launch(x.flat, y.flat, *numbers, threads=threads, stream=stream)

@@ -13,7 +13,7 @@ __all__ = ["PoolKernel"]
 
 
 class _Args(ctypes.Structure):
-    _fields_ = kernel_fields(pointers="x y", ints="h w oh ow pixels pieces pad_h pad_w x_pitch y_pitch")
+    _fields_ = kernel_fields(pointers="x y", ints="d h w od oh ow pixels pieces pad_d pad_h pad_w x_pitch y_pitch")
 
 
 class PoolKernel:
@@ -27,16 +27,19 @@ class PoolKernel:
     """
 
     def __init__(self, x: Format, y: Format, window: Window, capability: int) -> None:
-        (n, c, h, w), (_, _, oh, ow), size = x.dims, y.dims, x.dtype.itemsize
+        (_, c, h, w), (n, _, oh, ow), size = x.dims, y.dims, x.dtype.itemsize
+        d, od = window.frames
         pixels, pieces = n * oh * ow, -(-c // x.vector)
         self._programmatic_launch, self._grid = capability >= 90, -(-pixels * pieces // 128)
         self._numbers = {
-            "h": h, "w": w, "oh": oh, "ow": ow, "pixels": pixels, "pieces": pieces, "pad_h": window.pads[0],
-            "pad_w": window.pads[1], "x_pitch": x.pitch * size, "y_pitch": y.pitch * size,
+            "d": d, "h": h, "w": w, "od": od, "oh": oh, "ow": ow, "pixels": pixels, "pieces": pieces,
+            "pad_d": window.depth_pads[0], "pad_h": window.pads[0], "pad_w": window.pads[1], "x_pitch": x.pitch * size,
+            "y_pitch": y.pitch * size,
         }  # fmt: skip
         constants = {
-            "ELEMENT": KIND[x.dtype], "R": window.kernel[0], "S": window.kernel[1], "STRIDE_H": window.strides[0],
-            "STRIDE_W": window.strides[1], "PADDED": int(not window.inside((h, w), (oh, ow))),
+            "ELEMENT": KIND[x.dtype], "T": window.depth[0], "R": window.kernel[0], "S": window.kernel[1],
+            "STRIDE_D": window.depth[1], "STRIDE_H": window.strides[0], "STRIDE_W": window.strides[1],
+            "PADDED": int(not window.inside((h, w), (oh, ow))),
         }  # fmt: skip
         self._function = load_kernel("pool.cu", constants, capability)
         self._launches: dict[tuple[int, int], Launch] = {}

@@ -1,4 +1,4 @@
-"""Kernel, strides and pads of a MaxPool or AveragePool node."""
+"""Kernel, strides and pads of a MaxPool or AveragePool of images, or of volumes whose frames are images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Window"]
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """A pool over images.
+    """A pool over images, or over volumes whose frames are images.
 
     Attributes:
         kernel: Rows and columns of the window.
@@ -19,6 +19,9 @@ class Window:
         pads: Above, at the left, below, at the right.
         mean: Take the mean instead of the largest value.
         count_padding: Whether padding counts for the mean.
+        frames: Images that are the frames of one volume: that are read, and that are written.
+        depth: Frames of a window, and from one to the next.
+        depth_pads: Frames before and behind those of a volume.
     """
 
     kernel: tuple[int, int] = (2, 2)
@@ -26,10 +29,21 @@ class Window:
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
     mean: bool = False
     count_padding: bool = False
+    frames: tuple[int, int] = (1, 1)
+    depth: tuple[int, int] = (1, 1)
+    depth_pads: tuple[int, int] = (0, 0)
 
     @classmethod
     def of(cls, op: str, attributes: Mapping[str, Any]) -> Window:
-        """The window of a node MaxPool or AveragePool."""
+        """The window of a node MaxPool or AveragePool, or of a VolumePool on frames."""
+        if op == "VolumePool":
+            (size, *kernel), (step, *strides) = attributes["kernel_shape"], attributes["strides"]
+            before, *begins, behind, bottom, right = attributes["pads"]
+            return cls(
+                kernel=tuple(kernel), strides=tuple(strides), pads=(*begins, bottom, right), mean=bool(attributes["mean"]),
+                count_padding=bool(attributes["count_include_pad"]), frames=tuple(attributes["frames"]), depth=(size, step),
+                depth_pads=(before, behind),
+            )  # fmt: skip
         return cls(
             kernel=tuple(attributes["kernel_shape"]),
             strides=tuple(attributes.get("strides", (1, 1))),
@@ -40,5 +54,7 @@ class Window:
 
     def inside(self, size: tuple[int, int], outputs: tuple[int, int]) -> bool:
         """Whether every window lies in an image of ``size`` rows and columns."""
-        axes = zip(self.kernel, self.strides, size, outputs, strict=True)
-        return not any(self.pads[:2]) and all((o - 1) * stride + k <= d for k, stride, d, o in axes)
+        (taps, step), (frames, written) = self.depth, self.frames
+        axes = zip((taps, *self.kernel), (step, *self.strides), (frames, *size), (written, *outputs), strict=True)
+        begins = (self.depth_pads[0], *self.pads[:2])
+        return not any(begins) and all((o - 1) * stride + k <= d for k, stride, d, o in axes)

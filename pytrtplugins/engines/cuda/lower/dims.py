@@ -29,6 +29,9 @@ def fused_dims(node: ir.Node) -> list[Sequence[int]] | None:
         return [(*dims[0][:-1], weight_dims(node)[0])]
     if is_op(node, "Conv", DOMAIN):
         return [_conv_dims(node, dims[0], weight_dims(node))]
+    if is_op(node, "VolumePool", DOMAIN):
+        (read, written), (n, c, *_) = node.attributes.get_ints("frames", (1, 1)), dims[0]
+        return [(n // read * written, c, *node.attributes.get_ints("sizes", ()))]
     if is_op(node, "Recurrent", DOMAIN):
         return _recurrent_dims(node, dims[0])
     return [dims[0]] if node.op_type in PLAIN else None

@@ -36,6 +36,7 @@ class NewNodes:
         dims: Sequence[Any],
         like: ir.Value | None = None,
         is_named: bool = False,
+        domain: str = "",
         **attributes: Any,
     ) -> ir.Value:
         """Add a node.
@@ -47,6 +48,7 @@ class NewNodes:
             dims: Dims of its output.
             like: A tensor of its output's element type; default: the output of the node that is replaced.
             is_named: Whether it has the name of the node that is replaced, as convolutions and products have.
+            domain: Of its operator.
             **attributes: Its attributes.
 
         Returns:
@@ -58,7 +60,7 @@ class NewNodes:
             for index, each in enumerate(inputs)
         ]
         title = self.node.name if is_named or op in ("Conv", "MatMul") else f"{self.node.name}.{what}"
-        node = onnx_ir.node(op, values, attributes, name=title)
+        node = onnx_ir.node(op, values, attributes, domain=domain, name=title)
         value: ir.Value = node.outputs[0]
         value.name, value.type, value.shape = name, (like or self.y).type, onnx_ir.Shape(map(_plain, dims))
         self.graph.insert_before(self.node, node)

@@ -21,8 +21,8 @@ from ..operators.windows import Windows
 from .data_dependent import data_dependent_values
 from .new_nodes import NewNodes
 from .qdq import computed_constant
-from .rewrite import is_around_zero, is_float
-from .volume_forms import Dims, Form, VolumeForms, row_major_pools, volume_dims
+from .rewrite import DOMAIN, is_around_zero, is_float
+from .volume_forms import Form, VolumeForms, row_major_pools, volume_dims
 from .volume_layer import Found, Layer, frames_at
 from .volume_transposed_convolution import transposed_convolution
 
@@ -49,7 +49,7 @@ class WriteVolumes(Pass):
        copied, kD times as many values as the volume has; from a volume of up to 4 channels the columns of a window are copied as
        channels too, and filters of D x 1 x 1 with a stride get those places alone that they read.
 
-    A ConvTranspose becomes one of frames (`transposed_convolution`), a pool one of frames and then one of lines; a pool that no
+    A ConvTranspose becomes one of frames (`transposed_convolution`), a pool the engine's ``VolumePool`` of frames; a pool that no
     convolution is connected with stays, since its tensors are row-major, for which there is one kernel. Elementwise
     operators, Q/DQ and Concat of channels between these work on the images, so that a chain of convolutions has no copies but
     those of case 4.
@@ -246,42 +246,27 @@ def _gather_input(layer: Layer, data: ir.Value, few: bool) -> tuple[ir.Value, di
 
 
 def _pool(layer: Layer) -> Found | None:
-    """Write a 3-D pool as one of frames, then one of lines; a MaxPool may work on codes."""
+    """Write a 3-D pool as the engine's ``VolumePool`` of frames; a MaxPool may work on codes."""
     window, at, new, op = layer.window, layer.at, layer.new, layer.node.op_type
     if any(step != 1 for step in window.dilations) or dtype_of(layer.x) not in _POOLED:  # cases 3 and 4
         return None
-    (n, c, d, *_), (*_, oh, ow) = layer.dims, layer.result
     data, *scale = layer.forms.codes.get(layer.x, (layer.x,)) if op == "MaxPool" else (layer.x,)
-    kept = {name: at[name] for name in ("ceil_mode", "count_include_pad") if name in at}
-    is_given = at.get("auto_pad", "NOTSET") == "NOTSET"
-    pads = at.get("pads", [0] * 6) if is_given else [*window.begins, *window.ends]
-
-    def pooled(image: ir.Value, axes: tuple[int, int] | tuple[int], what: str, dims: Dims) -> ir.Value:
-        alone = len(axes) == 1
-        kernel = [*(window.kernel[axis] for axis in axes), *([1] if alone else [])]
-        room = [
-            number for side in (0, 3) for number in (*(pads[side + axis] for axis in axes), *([0] if alone else []))
-        ]
-        numbers = {"kernel_shape": kernel, "strides": layer.window_of(axes)["strides"], "pads": room}
-        return new.add(op, [image], what, dims, like=data, is_named=True, **kept, **numbers)
-
-    in_lines, form = not layer.is_plain((0,)), Form.FRAMES
-    if in_lines and layer.is_plain((1, 2)):
-        image = layer.forms.image(data, Form.LINES, layer.node)
-    else:
-        image = layer.forms.image(data, Form.FRAMES, layer.node)
-        image = pooled(image, (1, 2), "pooled", (n * d, c, oh, ow))
-        if in_lines:
-            parted, turned = (n, d, c, oh * ow), (n, c, d, oh * ow)
-            image = new.add("Reshape", [image, np.array([-1, d, c, oh * ow])], "pooled.parted", parted, like=data)
-            image = new.add("Transpose", [image], "pooled.lines", turned, like=data, perm=[0, 2, 1, 3])
-    if in_lines:
-        form = Form.LINES
-        image = pooled(image, (0,), "pooled.depth", form.dims(layer.result))
+    is_given, dims = at.get("auto_pad", "NOTSET") == "NOTSET", Form.FRAMES.dims(layer.result)
+    attributes = {
+        "kernel_shape": list(window.kernel),
+        "strides": list(window.strides),
+        "pads": list(at.get("pads", [0] * 6)) if is_given else [*window.begins, *window.ends],
+        "frames": [layer.dims[2], layer.result[2]],
+        "sizes": list(layer.result[3:]),
+        "mean": int(op == "AveragePool"),
+        "count_include_pad": int(at.get("count_include_pad", 0)),
+    }
+    read = layer.forms.image(data, Form.FRAMES, layer.node)
+    image = new.add("VolumePool", [read], "frames", dims, like=data, is_named=True, domain=DOMAIN, **attributes)
     if not scale:
-        return form, image
-    values = new.add("DequantizeLinear", [image, *scale], form.value, form.dims(layer.result))
-    return form, values, image, scale
+        return Form.FRAMES, image
+    values = new.add("DequantizeLinear", [image, *scale], "values", dims)
+    return Form.FRAMES, values, image, scale
 
 
 def _global_pool(layer: Layer) -> Found:

@@ -173,7 +173,7 @@ class _Planner:
             self.steps.append(replace(made, capturable="cublaslt-kernels" not in self.disabled))
         elif self._moves_enabled and kinds.is_linear_pool(step, tensors) and self._add_indexed(node, step):
             pass
-        elif op in ("MaxPool", "AveragePool") and kinds.is_plain_pool(step, tensors):
+        elif (own and op == "VolumePool") or (op in ("MaxPool", "AveragePool") and kinds.is_plain_pool(step, tensors)):
             self._add_step(replace(step, kind="pool", inputs=self._inputs_as_nhwc(step)))
             self.formats[outputs[0]] = tensors.image(outputs[0])
         elif op == "Cast" and kinds.is_plain_cast(step, tensors):

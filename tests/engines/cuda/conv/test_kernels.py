@@ -81,6 +81,6 @@ def test_kernels_of_each_form_compile(family, shape, compile_with):
 @pytest.mark.parametrize("element", [0, 1, 2, 4])
 def test_pools_compile(capability, element, compiler, compile_with):
     compile_with(compiler)
-    window = {"ELEMENT": element, "R": 3, "S": 2, "STRIDE_H": 2, "STRIDE_W": 1, "PADDED": 1}
+    window = {"ELEMENT": element, "T": 3, "R": 3, "S": 2, "STRIDE_D": 2, "STRIDE_H": 2, "STRIDE_W": 1, "PADDED": 1}
     cubin = compile_kernel("pool.cu", window, capability)
     assert cubin.startswith(b"\x7fELF")

@@ -302,23 +302,30 @@ def test_the_stem_takes_the_image_as_it_is(gpu, element, y_type, pool, prelu):
         Window(kernel=(3, 2), strides=(1, 1), pads=(0, 1, 2, 0)),
         Window(kernel=(5, 5), strides=(1, 1), pads=(2, 2, 2, 2)),
         Window(kernel=(2, 2), strides=(1, 1), pads=(0, 0, 1, 1)),
+        Window(kernel=(3, 3), pads=(1, 1, 1, 1), frames=(5, 3), depth=(3, 2), depth_pads=(1, 1)),
+        Window(kernel=(2, 2), frames=(4, 2), depth=(2, 2)),
+        Window(kernel=(3, 1), strides=(1, 1), frames=(5, 2), depth=(1, 3)),
+        Window(kernel=(1, 1), strides=(1, 1), frames=(4, 5), depth=(4, 1), depth_pads=(2, 2)),
     ],
     ids=str,
 )
 def test_a_pool_takes_the_largest_of_each_window(gpu, dtype, window):
     cupy, capability = gpu
-    n, h, w, c, pitch = 2, 7, 11, 48, 64
-    x = np.random.default_rng(6).integers(-127, 128, (n, h, w, c)).astype(dtype.numpy)
+    (d, od), h, w, c, pitch = window.frames, 7, 11, 48, 64
+    x = np.random.default_rng(6).integers(-127, 128, (2, d, h, w, c)).astype(dtype.numpy)
     lowest = np.iinfo(np.int8).min if dtype is INT8 else -np.inf
     plain = x.astype(np.float32) if dtype is FP8 else x
-    padded = np.pad(plain, ((0, 0), window.pads[::2], window.pads[1::2], (0, 0)), constant_values=lowest)
-    views = np.lib.stride_tricks.sliding_window_view(padded, window.kernel, (1, 2))
-    expected = views[:, :: window.strides[0], :: window.strides[1]].max((-2, -1))
-    _, oh, ow, _ = expected.shape
+    room = ((0, 0), window.depth_pads, window.pads[::2], window.pads[1::2], (0, 0))
+    padded = np.pad(plain, room, constant_values=lowest)
+    views = np.lib.stride_tricks.sliding_window_view(padded, (window.depth[0], *window.kernel), (1, 2, 3))
+    expected = views[:, :: window.depth[1], :: window.strides[0], :: window.strides[1]].max((-3, -2, -1))
+    assert expected.shape[1] == od
+    expected = expected.reshape(-1, *expected.shape[2:])
+    n, oh, ow, _ = expected.shape
     given, found = cupy.asarray(to_stored(x)), cupy.full((n, oh, ow, pitch), 77, stored(dtype))
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.get_current_stream().synchronize()
-    formats = Format((n, c, h, w), dtype, c), Format((n, c, oh, ow), dtype, pitch)
+    formats = Format((2 * d, c, h, w), dtype, c), Format((n, c, oh, ow), dtype, pitch)
     kernel = PoolKernel(*formats, window, capability)
     kernel.launch(given.data.ptr, found.data.ptr, stream.ptr)
     stream.synchronize()

@@ -12,6 +12,8 @@ from pytrtplugins.model.ir import dims_of
 from pytrtplugins.passes import PropagateConstants, prepare
 from tests.engines.cuda.host import assert_close, by_reference, run_on_host
 from tests.engines.cuda.lower.test_attention import WRITERS, B, D, Graph, H, S
+from tests.engines.cuda.lower.test_pointwise import random
+from tests.engines.cuda.lower.test_volumes import Volumes
 from tests.passes.nets import Net
 
 
@@ -93,3 +95,13 @@ def test_operands_that_are_left_out_leave_no_dims_unknown():
     found, execution = run_on_host(model, {"data": x})
     assert [step.kind for step in execution.plan.steps].count("conv") == 2
     assert_close(found, by_reference(model, {"data": x}), 1e-5)
+
+
+def test_dims_behind_a_pool_of_volumes_follow_from_its_frames():
+    net = Volumes(data=random(2, 3, 5, 7, 8))
+    window = {"kernel_shape": [3, 2, 3], "strides": [2, 2, 1], "pads": [1, 0, 1, 1, 1, 1], "ceil_mode": 1}
+    model = lower(net.model(net.add("MaxPool", net.conv("data", 3, 8), **window)))
+    PropagateConstants()(model)
+    wanted = {value.name: dims_of(value) for value in results(model)}
+    assert "VolumePool" in [node.op_type for node in model.graph]
+    assert inferred(model) == wanted

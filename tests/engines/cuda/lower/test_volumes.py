@@ -187,10 +187,9 @@ WINDOW, CONV, MEAN = "Move", "conv", "Rows"
 
 def test_a_chain_copies_the_frames_of_windows_and_nothing_else():
     net, last = residual()
-    pools = ["pool", "pool"]  # of frames, and then of lines
     block = [WINDOW, CONV, WINDOW, CONV]
     shrinking = [WINDOW, CONV, WINDOW, CONV, WINDOW, CONV]  # the last copies the places that a 1x1x1 convolution reads
-    wanted = [WINDOW, CONV, *pools, *block, *shrinking, CONV, MEAN]
+    wanted = [WINDOW, CONV, "pool", *block, *shrinking, CONV, MEAN]
     assert steps(net, last) == wanted
     assert steps(net, last, float_type=DType.FLOAT16) == [*wanted, "reformat"]
 
@@ -210,7 +209,7 @@ def test_a_residual_and_an_activation_are_part_of_the_convolution():
 
 def test_a_level_of_a_unet_copies_windows_and_frames_between_frames():
     net, last = unet()
-    down = ["reformat", "Move", CONV, "pool", "pool", WINDOW, CONV]
+    down = ["reformat", "Move", CONV, "pool", WINDOW, CONV]
     up = ["Move", CONV]
     assert steps(net, last) == [*down, *up, WINDOW, CONV, CONV]
 

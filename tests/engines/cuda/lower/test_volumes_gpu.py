@@ -42,3 +42,13 @@ def test_pools(op, precision):
     net = Volumes(data=random(2, 16, 5, 9, 10))
     window = {"kernel_shape": [3, 3, 3], "strides": [2, 2, 2], "pads": [1] * 6, "ceil_mode": 1}
     assert_right(net.model(net.add(op, "data", **window)), net.inputs, precision)
+
+
+@pytest.mark.parametrize("precision", list(BOUNDS))
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_pools_between_convolutions(op, precision):
+    net = Volumes(data=random(2, 16, 5, 9, 10))
+    window = {"kernel_shape": [3, 2, 3], "strides": [2, 2, 1], "pads": [1, 0, 1, 1, 1, 1]}
+    pooled = net.add(op, net.conv("data", 16, 24), **window)
+    model = net.model(net.conv(net.add("Sin", pooled), 24, 16, (1, 1, 1)))
+    assert_right(in_codes(model, net.inputs, precision), net.inputs, precision)
