@@ -7,6 +7,7 @@ takes the networks of these numbers, and says what became of them.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections import Counter
 
@@ -23,7 +24,7 @@ from pytrtplugins.passes.prepare import in_opset_of_precision
 from pytrtplugins.tensor import DType
 from tests.engines.cuda.host import run_on_host
 from tests.engines.operators import literal
-from tests.engines.random_networks import Case, draw
+from tests.engines.random_networks import draw
 
 ENGINES = ("reference", "onnxruntime", "cpu")
 EXACT = 1e-3
@@ -56,12 +57,15 @@ def of(model, inputs):
     return dict(zip((info.name for info in model.graph.output), literal(model, inputs), strict=True))
 
 
-def table_of(case: Case):
+@functools.lru_cache(maxsize=64)
+def table_of(number: int):
+    case = draw(number)
     return calibrate(case.model, MinMaxCalibrator([case.inputs]), engine="onnxruntime", progress=False)
 
 
-def float_error(case: Case, name: str) -> float:
+def float_error(number: int, name: str) -> float:
     """With the batch of the case, and with batch 1 where it is free."""
+    case = draw(number)
     engine = ptp.build(case.model, engine=name, threads=1)
     with engine.create_context() as context:
         found = largest_error(context.run(case.inputs), case.wanted)
@@ -74,21 +78,23 @@ def float_error(case: Case, name: str) -> float:
     return found
 
 
-def int8_error(case: Case, name: str) -> float:
+def int8_error(number: int, name: str) -> float:
+    case = draw(number)
     settings = {} if name == "reference" else {"int8": "always"}
     engine = ptp.build(
-        case.model, engine=name, precision="int8", calibration=table_of(case), threads=1, settings=settings
+        case.model, engine=name, precision="int8", calibration=table_of(number), threads=1, settings=settings
     )
     with engine.create_context() as context:
         return largest_error(context.run(case.inputs), of(engine.model, case.inputs))
 
 
-def host_error(case: Case, precision: str) -> float:
+def host_error(number: int, precision: str) -> float:
     """Of engine ``cuda``: lowered, planned, and run with its kernels on the host."""
+    case = draw(number)
     model, wanted = prepare(case.model), case.wanted
     if precision == "int8":
         options = CudaEngine.quantize_options("int8")
-        model = quantize(in_opset_of_precision(model, "int8"), table_of(case), precision="int8", **options)
+        model = quantize(in_opset_of_precision(model, "int8"), table_of(number), precision="int8", **options)
         model, wanted = prepare(model), of(model, case.inputs)
     float_type = DType.FLOAT32 if precision == "fp32" else DType.FLOAT16
     return largest_error(run_on_host(model, case.inputs, float_type)[0], wanted, 1e-4 if precision == "fp32" else 1e-2)
@@ -97,21 +103,20 @@ def host_error(case: Case, precision: str) -> float:
 @pytest.mark.parametrize("name", ENGINES)
 @numbers
 def test_engines_give_onnxruntimes_numbers(name, number):
-    assert float_error(draw(number), name) < EXACT
+    assert float_error(number, name) < EXACT
 
 
 @pytest.mark.parametrize("name", ENGINES)
 @numbers
 def test_engines_give_the_quantized_models_numbers(name, number):
-    assert int8_error(draw(number), name) < INT8
+    assert int8_error(number, name) < INT8
 
 
 @pytest.mark.parametrize("number", [31, 113, 1007])
 def test_what_openvino_cannot_build_is_computed_by_onnxruntime(number):
     """When this fails, OpenVINO is mended, or another network has to show it."""
-    case = draw(number)
-    settings = {"int8": "always"}
-    engine = ptp.build(case.model, engine="cpu", precision="int8", calibration=table_of(case), settings=settings)
+    model, settings = draw(number).model, {"int8": "always"}
+    engine = ptp.build(model, engine="cpu", precision="int8", calibration=table_of(number), settings=settings)
     assert engine.choices["computed by"] == "onnxruntime: OpenVINO cannot build it"
 
 
@@ -119,7 +124,7 @@ def test_what_openvino_cannot_build_is_computed_by_onnxruntime(number):
 @pytest.mark.parametrize(("precision", "limit"), [("fp32", EXACT), ("fp16", HALF), ("int8", INT8)])
 @numbers
 def test_engine_cuda_gives_onnxruntimes_numbers(precision, limit, number):
-    assert host_error(draw(number), precision) < limit
+    assert host_error(number, precision) < limit
 
 
 def main(begin: int, end: int) -> int:
@@ -134,10 +139,9 @@ def main(begin: int, end: int) -> int:
     ]
     right, wrong = Counter[str](), Counter[str]()
     for number in range(begin, end):
-        case = draw(number)
         for name, check, how, limit in checks:
             try:
-                found = check(case, how)
+                found = check(number, how)
                 text = "" if found < limit else f"error {found:.2g}"
             except Exception as failure:  # also what should be none
                 text = f"{type(failure).__name__}: {str(failure).splitlines()[0][:200]}"
