@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..errors import BuildError
-from ..model.decompose import infer_shapes
+from ..model.decompose import infer_shapes, known_to_be_sound
 from ..tensor import SymbolicDim, evaluate_dims
 from .base.context import Arrays, ExecutionContext
 from .base.engine import Engine
@@ -30,7 +30,9 @@ class NullEngine(Engine):
     precisions: ClassVar[tuple[str, ...]] = ("fp32", "bf16", "fp16", "int8", "fp8")
 
     def __init__(self, model: onnx.ModelProto, options: BuildOptions) -> None:
-        super().__init__(infer_shapes(model), options)
+        complete = infer_shapes(model)
+        with known_to_be_sound(complete):
+            super().__init__(complete, options)
 
     def _create_context(self) -> ExecutionContext:
         return NullContext(self)

@@ -114,11 +114,16 @@ def build(
         if calibrated is not None:
             return calibrated
         quantized = quantize_for(cls, prepared, calibration, options, progress).model
-        with explain_unsupported_operators(prepared, cls), as_error(building, cls.name), known_to_be_sound(prepared):
+        is_sound = known_to_be_sound(prepared, quantized)
+        with explain_unsupported_operators(prepared, cls), as_error(building, cls.name), is_sound:
             return cls.build_quantized(quantized, prepared, options, progress)
     elif precision in CODES and calibration is not None:
         _log.warning("the model holds Q/DQ nodes already; the calibration is not used")
-    with explain_unsupported_operators(prepared, cls), as_error(building, cls.name), known_to_be_sound(prepared):
+    with (
+        explain_unsupported_operators(prepared, cls),
+        as_error(building, cls.name),
+        known_to_be_sound(prepared, written),
+    ):
         return cls.build(written, options, progress)
 
 

@@ -39,7 +39,7 @@ _KINDS = {1: DType.FLOAT32, 10: DType.FLOAT16, 16: DType.BFLOAT16}  # of onnx.Te
 _OPSET = 18
 """Of the operators that decompositions bring into a model without any of ONNX's own."""
 _log = logging.getLogger(__name__)
-_sound: ContextVar[onnx.ModelProto | None] = ContextVar("sound", default=None)
+_sound: ContextVar[tuple[onnx.ModelProto, ...]] = ContextVar("sound", default=())
 
 
 def infer_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -74,9 +74,9 @@ def add_shapes(full: onnx.ModelProto) -> onnx.ModelProto:
     return full
 
 
-def inferred_infos(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
-    """Return the inferred `ValueInfoProto` of each tensor of a model's main graph, by name."""
-    return _infer_light(model)[1]
+def inferred_infos(light: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
+    """Return the inferred `ValueInfoProto` of each tensor of the main graph of a model without large weights, by name."""
+    return _infer_plugins(light, light)[1]
 
 
 def check_claims(model: onnx.ModelProto, weights_location: str | None = None) -> onnx.ModelProto:
@@ -92,21 +92,33 @@ def check_claims(model: onnx.ModelProto, weights_location: str | None = None) ->
     Raises:
         ModelError, DimsError, RegistryError: as `infer_shapes`.
     """
-    if _sound.get() is model:
+    if _is_complete(model):
         return model
-    model = validated(model, weights_location=weights_location)
-    _infer_light(model)
+    is_derived = any(model is sound for sound in _sound.get())
+    model = validated(model, weights_location=weights_location, large=not is_derived)
+    if not is_derived:
+        _infer_light(model)
     return model
 
 
 @contextlib.contextmanager
-def known_to_be_sound(model: onnx.ModelProto) -> Iterator[None]:
-    """Within the block, in this thread, skip validation and inference of this very model, which `add_shapes` returned."""
-    token = _sound.set(model)
+def known_to_be_sound(model: onnx.ModelProto, *derived: onnx.ModelProto) -> Iterator[None]:
+    """Within the block, in this thread, skip validation and inference of this very model, which `add_shapes` returned.
+
+    Args:
+        model: The model.
+        derived: Models that passes made of it, such as its quantized form: inference of these is skipped where it would only check them.
+    """
+    token = _sound.set((model, *derived))
     try:
         yield
     finally:
         _sound.reset(token)
+
+
+def _is_complete(model: onnx.ModelProto) -> bool:
+    """Whether a model is known to be sound, and to have the dims and types of all tensors."""
+    return any(model is sound for sound in _sound.get()[:1])
 
 
 def inline_plugins(
@@ -129,7 +141,7 @@ def inline_plugins(
     names = None if only is None else set(only)
     if not any(is_plugin_node(node) for node in walk(model.graph.node)):
         return copy_of(model)
-    full = copy_of(model) if _sound.get() is model else infer_shapes(model)
+    full = copy_of(model) if _is_complete(model) else infer_shapes(model)
     _inline(full.graph, {}, names, chosen, set())
     _drop_unused_functions(full)
     _drop_unused_domains(full)
@@ -298,7 +310,13 @@ def _check_declared_dims(where: str, name: str, inferred: Dims, declared: Dims) 
 
 def _infer_light(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, onnx.ValueInfoProto]]:
     """Return a copy without large weights and with inferred shapes, and name → `ValueInfoProto` of its main graph."""
-    light = without_data(model)
+    return _infer_plugins(without_data(model), model)
+
+
+def _infer_plugins(
+    light: onnx.ModelProto, model: onnx.ModelProto
+) -> tuple[onnx.ModelProto, dict[str, onnx.ValueInfoProto]]:
+    """Return ``light``, of which ``model`` has the weights, with inferred shapes, those behind plugins too, and its infos by name."""
     done: set[int] = set()
     while True:
         light = infer(light)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ..errors import ModelError
 from ..model.ir import to_ir, to_proto
 from ..utils.heap import no_collection
+from ..validation.dataflow import walk
 
 if TYPE_CHECKING:
     import onnx
@@ -39,10 +40,12 @@ class Pass(ABC):
     Attributes:
         name: The step's name, for messages.
         drops_inputs: Whether the step may remove inputs of the model.
+        needs: Types of operators of which a model that the step changes has one at least; empty: the step looks at any model.
     """
 
     name: ClassVar[str]
     drops_inputs: ClassVar[bool] = False
+    needs: ClassVar[tuple[str, ...]] = ()
 
     def __call__(self, model: ir.Model) -> PassResult:
         """Run the pass on a model, which changes.
@@ -77,6 +80,9 @@ class Pass(ABC):
 @no_collection()
 def run_passes(model: onnx.ModelProto, *passes: Pass) -> onnx.ModelProto:
     """Run passes one after the other over a model that was checked; it comes back itself where none of them changes anything."""
+    types = {node.op_type for node in walk(model.graph.node)}
+    if not model.functions and all(step.needs and types.isdisjoint(step.needs) for step in passes):
+        return model
     ir_model = to_ir(model, checked=True)
     changes = [step(ir_model).modified for step in passes]
     return to_proto(ir_model) if any(changes) else model

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -69,6 +70,8 @@ class PropagateConstants(Pass):
         own_dims: Dims of the outputs of a node of another domain than ONNX's, from those of its inputs; None: unknown.
         computes: Whether a node may go, for what it gives or for the branch that it takes; default: any. Where it is given, nodes that
             lead nowhere stay, unless such a node has gone.
+        inferred: Tensors whose dims stand in the model as ONNX's inference said them, which calls equal dims alike: a dim is inferred
+            again where its name comes first, and whatever it is found to be is put in the place of this name.
     """
 
     name: ClassVar[str] = "propagate-constants"
@@ -79,9 +82,10 @@ class PropagateConstants(Pass):
         expands: Callable[[str], bool] = lambda op_type: False,
         own_dims: Callable[[ir.Node], Sequence[Sequence[int]] | None] = lambda node: None,
         computes: Callable[[ir.Node], bool] | None = None,
+        inferred: Container[str | None] = (),
     ) -> None:
         self.sizes, self.expands, self.own_dims = sizes or {}, expands, own_dims
-        self.computes = computes
+        self.computes, self.inferred = computes, inferred
 
     def call(self, model: ir.Model) -> PassResult:
         """Fold in place."""
@@ -89,8 +93,10 @@ class PropagateConstants(Pass):
         self._version = model.opset_imports.get("", 1)
         self._partial = SymbolicShapeValues()
         modified = self._gone = False
+        self._dims_of_name = dict[str | None, Any]()
         for value in graph.inputs:
             modified |= self._bind(value)
+            self._note_names(value.shape or ())
         for node in graph:  # nodes that are put behind this one come next
             if is_op(node, "If") and self._may_go(node) and (branch := self._branch(node)) is not None:
                 splice(graph, node, branch, ())
@@ -101,10 +107,14 @@ class PropagateConstants(Pass):
                 continue
             for value in node.outputs:
                 modified |= self._bind(value)
-            if not all(value.type is not None and _is_static(value) for value in node.outputs if value.name):
+            if not all(map(self._is_known, filter(attrgetter("name"), node.outputs))):
                 before = [(value.type, value.shape) for value in node.outputs]
                 self._infer(node)
                 modified |= before != [(value.type, value.shape) for value in node.outputs]
+                for value, (_, shape) in zip(node.outputs, before, strict=True):
+                    if value.name in self.inferred and value.shape is not None:
+                        self._note_names(shape or (), value.shape)
+                        self._note_names(value.shape)
             self._partial.note(node)
             if self._fold(graph, node):
                 modified = self._gone = True
@@ -129,6 +139,23 @@ class PropagateConstants(Pass):
         changed = dims != list(value.shape)
         value.shape = require("onnx_ir", extra="onnx").Shape(dims)
         return changed
+
+    def _is_known(self, value: ir.Value) -> bool:
+        """Whether a tensor's type is known, and all of its dims are: its ``inferred`` dims get the names that are known by now."""
+        if value.type is None or value.shape is None or value.shape.is_static() or value.name not in self.inferred:
+            return value.type is not None and _is_static(value)
+        names = self._dims_of_name
+        dims = [dim if isinstance(dim, int) else names.get(dim.value, dim) for dim in value.shape]
+        is_known = all(isinstance(dim, int) or dim.value in names for dim in value.shape)
+        value.shape = require("onnx_ir", extra="onnx").Shape(dims)
+        node = value.producer()
+        return is_known and node is not None and not self._partial.may_say_dims(node)
+
+    def _note_names(self, dims: Iterable[Any], found: Iterable[Any] | None = None) -> None:
+        """Keep what free dims with names were found to be; by default themselves."""
+        for dim, other in zip(dims, dims if found is None else found, strict=False):
+            if not isinstance(dim, int) and dim.value is not None:
+                self._dims_of_name.setdefault(dim.value, other)
 
     def _infer(self, node: ir.Node) -> None:
         """Add inferred dims and types that the model does not declare."""

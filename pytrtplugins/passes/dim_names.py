@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 from ..model.declared import infer_without_declared, take_output_dims
@@ -31,9 +32,9 @@ def name_inputs(model: onnx.ModelProto) -> None:
 
 def add_dims(model: onnx.ModelProto) -> onnx.ModelProto:
     """Add all inferred shapes, in place; outputs keep declared dims only where none are inferred."""
-    declared_types = take_output_dims(model)
+    declared_types, declared = take_output_dims(model), {info.name for info in model.graph.value_info}
     full = add_shapes(model)
-    name_outputs(full)
+    name_outputs(full, {info.name for info in full.graph.value_info} - declared)
     names = _input_names(full)
     for info in full.graph.output:
         if info.name not in declared_types:
@@ -56,17 +57,21 @@ def derived_output_dims(model: onnx.ModelProto) -> dict[str, Dims]:
     return {info.name: info_dims(info) for info in full.graph.output}
 
 
-def name_outputs(model: onnx.ModelProto) -> None:
+def name_outputs(model: onnx.ModelProto, inferred: Container[str | None] = ()) -> None:
     """Give free dims of outputs the names of equal dims of inputs, in place.
 
     ONNX's rules lose a name where a shape is computed, and behind Resize; PyTorch's exporter then makes up another one.
+
+    Args:
+        model: The model.
+        inferred: Tensors whose dims are what ONNX's inference said of them.
     """
     names = _input_names(model)
     strange = [info for info in model.graph.output if any(not _is_named(dim, names) for dim in _dims(info))]
     if not names or not strange:
         return
     propagated = to_ir(model, checked=True)  # whose dims alone are wanted
-    PropagateConstants()(propagated)
+    PropagateConstants(inferred=inferred)(propagated)
     shapes = {value.name: value.shape for value in propagated.graph.outputs}
     for info in strange:
         shape = shapes[info.name]

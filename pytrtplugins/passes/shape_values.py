@@ -65,6 +65,10 @@ class SymbolicShapeValues:
             return None
         return np.array(numbers.tolist(), value.dtype.numpy()).reshape(numbers.shape)  # a list says no dims of nothing
 
+    def may_say_dims(self, node: ir.Node) -> bool:
+        """Whether `shape_of` has a rule for a node."""
+        return not node.domain and node.op_type in ("Resize", "Flatten", *_SHAPE_INPUTS)
+
     def shape_of(self, node: ir.Node) -> Sequence[Dim | None] | None:
         """Output dims of a node that takes them from a tensor, None for each unknown one; None if it takes none."""
         if node.op_type == "Resize" and not node.domain:

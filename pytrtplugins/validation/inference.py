@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from ..utils.optional import require
 from ..utils.repeated import keep_items
 from .dataflow import subgraphs
 from .known_dims import HIDDEN, correct_dims, declare_dims, wrong_dims
+from .operators import standard_domain
 from .pooling import correct_pools, remove_declared_dims, without_ceil_mode
 from .untyped import add_types, missing_types
 
@@ -23,6 +25,8 @@ _LONGEST_FOLLOWED = 1 << 16
 """Elements of a 1-D tensor whose values are followed: onnx takes about 140 bytes for each, whether they are known or not."""
 _MAKERS = frozenset({"ConstantOfShape", "Expand", "OneHot", "Pad", "Range", "Reshape", "Resize", "Tile", "Upsample"})
 """Operators whose results may be longer than all that they read. It is no trait, since checks of models import nothing of `model`."""
+_TABLE = 2
+"""Axes of a table, which is no shape."""
 _MAX_TEXT = 1500
 _NO_OPSET = re.compile(r"No opset import for domain (\S+) optype")
 
@@ -92,9 +96,9 @@ def _hidden_copy(node: onnx.NodeProto) -> onnx.NodeProto:
 
 
 def infer_unchanged(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Run ONNX's own inference, with its errors."""
+    """Run ONNX's own inference, with its errors: once more with values, where there may be values and none of them is long."""
     plain = _infer(model, follow_values=False)
-    return _infer(plain, follow_values=True) if _can_propagate_values(plain) else plain
+    return _infer(plain, follow_values=True) if _may_have_values(plain) and _can_propagate_values(plain) else plain
 
 
 def _copy_model(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -112,6 +116,29 @@ def _infer(model: onnx.ModelProto, *, follow_values: bool) -> onnx.ModelProto:
         match = _NO_OPSET.search(text)
         advice = f"\nDo: model.opset_import.append(onnx.helper.make_opsetid({match[1]!r}, 1))" if match else ""
         raise ModelError(f"shapes cannot be inferred: {text}{advice}") from error
+
+
+def _may_have_values(model: onnx.ModelProto) -> bool:
+    """Whether a node gives one number or a row of them by an operator that ONNX's inference computes; shapes are such rows."""
+    standard = {item.version for item in model.opset_import if not standard_domain(item.domain)}
+    if len(standard) != 1 or model.functions:
+        return True
+    (version,), graph = standard, model.graph
+    infos = {info.name: info.type.tensor_type for info in (*graph.value_info, *graph.output)}
+    for node in graph.node:
+        if any(True for _ in subgraphs(node)):
+            return True
+        if not standard_domain(node.domain) and _computes_values(node.op_type, version):
+            kind = infos.get(node.output[0]) if node.output else None
+            if kind is None or not kind.HasField("shape") or len(kind.shape.dim) < _TABLE:
+                return True
+    return False
+
+
+@functools.lru_cache(1024)
+def _computes_values(op_type: str, version: int) -> bool:
+    defs = require("onnx.defs", extra="onnx")
+    return not defs.has(op_type, version, "") or defs.get_schema(op_type, version, "").has_data_propagation_function
 
 
 def _can_propagate_values(model: onnx.ModelProto) -> bool:

@@ -213,9 +213,8 @@ def test_schemas_name_indices_where_operators_have_positions():
 @pytest.mark.parametrize("op", sorted(operators(Trait.RETYPES)))
 def test_the_result_has_another_type_and_the_same_dims(op):
     codes, scale = np.arange(6, dtype=np.uint8).reshape(2, 3), np.float32(0.5)
-    arrays = {"Cast": [codes], "CastLike": [codes, scale], "DequantizeLinear": [codes, scale]}
-    x, *others = arrays.get(op, [codes.astype(np.float32), scale])
-    (y,) = run(op, x, *others, **({"to": TensorProto.FLOAT} if op == "Cast" else {}))
+    x = codes.astype(np.float32) if op == "QuantizeLinear" else codes
+    (y,) = run(op, x, to=TensorProto.FLOAT) if op == "Cast" else run(op, x, scale)
     assert y.dtype != x.dtype
     assert y.shape == x.shape
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 import pytrtplugins as ptp
 from benchmarks.node_tests import load_cases
 from pytrtplugins.errors import ModelError
-from pytrtplugins.model.decompose import check_claims
+from pytrtplugins.model.decompose import check_claims, known_to_be_sound
 from pytrtplugins.validation import validated
 from pytrtplugins.validation.limits import MAX_DEPTH
 from tests.onnx_parts import (
@@ -173,6 +173,19 @@ def test_the_error_names_the_file(tmp_path):
 def test_a_sound_model_is_given_back_itself():
     sound = model(RELU)
     assert validated(sound) is sound
+
+
+def test_a_model_that_passes_made_of_a_sound_one_is_checked_without_inference():
+    sound, cyclic = model(RELU), model(node("Relu", "y", "y"))
+    size = helper.make_tensor("n", TensorProto.INT64, [1], [1 << 45])  # inference finds that y is too large
+    derived = model(node("Expand", "x n", "y"), inputs=[info("x", [1])], weights=[size])
+    with pytest.raises(ModelError):
+        check_claims(derived)
+    with known_to_be_sound(sound, derived, cyclic):
+        assert check_claims(sound) is sound
+        assert check_claims(derived) is derived
+        with pytest.raises(ModelError):
+            check_claims(cyclic)
 
 
 def test_sizes_of_inputs_that_are_no_sizes_are_left_to_engines():

@@ -37,6 +37,17 @@ def model():
     return parsed("(float[1] x) => (float[1] y) { y = Relu (x) }")
 
 
+def test_a_model_without_the_operators_that_passes_need_is_not_converted():
+    class OfQuantized(Nothing):
+        needs = ("QuantizeLinear",)
+
+    step, given = OfQuantized(), model()
+    assert run_passes(given, step) is given
+    assert step.log == []
+    assert run_passes(given, step, Nothing()) is given
+    assert "call" in step.log
+
+
 class Nothing(Pass):
     name = "nothing"
     log: list  # what was called

@@ -5,7 +5,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
-from pytrtplugins.passes import prepare
+from pytrtplugins.passes import PropagateConstants, prepare, to_ir
 from pytrtplugins.passes.dim_names import derived_output_dims
 from pytrtplugins.tensor import SymbolicDim
 from tests.onnx_parts import parsed
@@ -97,3 +97,25 @@ def test_axes_in_any_order_give_the_dims_that_the_run_gives():
     assert names(prepare(made).graph.output[0]) == [5, 5, 1]
     with ptp.build(made, engine="reference", progress=False).create_context() as context:
         assert context.run({"x": np.zeros((5, 1, 5, 1, 1), np.float32)})["y"].shape == (5, 5, 1)
+
+
+def test_names_behind_computed_shapes_are_those_that_each_node_gives():
+    """As in a transformer: attention of heads that Reshape makes of computed sizes, in two layers."""
+    layer = """s{i} = Shape (x{i}) n{i} = Slice (s{i}, zero, two, zero) p{i} = Concat <axis = 0> (n{i}, heads)
+        h{i} = Reshape (x{i}, p{i}) q{i} = Transpose <perm = [0, 2, 1, 3]> (h{i}) k{i} = Transpose <perm = [0, 2, 3, 1]> (h{i})
+        a{i} = MatMul (q{i}, k{i}) b{i} = Softmax (a{i}) c{i} = MatMul (b{i}, q{i}) d{i} = Transpose <perm = [0, 2, 1, 3]> (c{i})
+        e{i} = Concat <axis = 0> (n{i}, all) f{i} = Reshape (d{i}, e{i}) x{j} = Add (f{i}, x{i}) """
+    text = "x0 = Relu (x) " + layer.format(i=0, j=1) + layer.format(i=1, j=2) + "y = Relu (x2)"
+    numbers = {"zero": [0], "two": [2], "heads": [2, 4], "all": [8]}
+    made = model(text, ["N", "L", 8], ["A", "B", 8], **{name: np.int64(value) for name, value in numbers.items()})
+    full = prepare(made)
+    assert names(full.graph.output[0]) == ["N", "L", 8]
+    dims = []
+    for inferred in ((), {info.name for info in full.graph.value_info}):
+        propagated = to_ir(full, checked=True)
+        PropagateConstants(inferred=inferred)(propagated)
+        dims.append(
+            {value.name: [str(dim) for dim in value.shape] for node in propagated.graph for value in node.outputs}
+        )
+    assert dims[0] == dims[1]
+    assert dims[0]["c1"] == ["N", "2", "L", "4"]

@@ -31,6 +31,7 @@ class WriteCodes(Pass):
     """
 
     name: ClassVar[str] = "write-codes"
+    needs: ClassVar[tuple[str, ...]] = ("QuantizeLinear",)
 
     def __init__(self, forms: Sequence[str], requested: Mapping[str, str]) -> None:
         self._forms, self._requested = forms, requested

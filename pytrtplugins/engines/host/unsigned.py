@@ -26,6 +26,7 @@ class UnsignedActivations(Pass):
     """
 
     name: ClassVar[str] = "unsigned-activations"
+    needs: ClassVar[tuple[str, ...]] = ("QuantizeLinear",)
 
     @override
     def call(self, model: ir.Model) -> PassResult:

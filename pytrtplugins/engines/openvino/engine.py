@@ -16,6 +16,7 @@ from ...errors import BuildError, EngineError, ExecutionError, UnavailableError
 from ...model.proto import arrays_of, copy_of, node_name
 from ...model.skeleton import nodes_beyond_onnx
 from ...passes import CONTRIB, WIDE_CODES, Placement, run_passes, write_functions
+from ...passes.contrib.wide_codes import may_have_wide_codes
 from ...plugin.onnx_node import from_node, is_plugin_node, scales_of
 from ...tensor import DType
 from ...utils.cpu_features import cpu_features, default_threads, describe_cpu
@@ -318,7 +319,9 @@ class CpuEngine(HostEngine):
 
     def _openvino_form(self) -> onnx.ModelProto:
         """The model with decompositions written out and unsigned activations; plugins that are left have a host each."""
-        written = write_functions(self._written_out(), WIDE_CODES)
+        written = self._written_out()
+        if may_have_wide_codes(written):
+            written = write_functions(written, WIDE_CODES)
         codes = WriteCodes(self.plugin_forms, self.options.plugins)
         model = fold_integers(run_passes(written, codes, *openvino_passes()))
         without_elements = arrays_of(tensor for tensor in model.graph.initializer if 0 in tensor.dims)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
+from ...validation.dataflow import walk
 from .node import ContribNode, UnknownTypeError, ints, number
 
-__all__ = ["WIDE_CODES"]
+if TYPE_CHECKING:
+    import onnx
 
+__all__ = ["WIDE_CODES", "may_have_wide_codes"]
+
+_NARROW = (2, 3, 17, 18, 19, 20)  # UINT8, INT8 and the types of 8-bit floats in onnx.TensorProto
 _LIMITS = {"uint16": (0, 2**16 - 1), "int16": (-(2**15), 2**15 - 1)}
 
 
@@ -53,3 +59,10 @@ WIDE_CODES: Mapping[tuple[str, str], Callable[[ContribNode], str]] = {
     ("", "QuantizeLinear"): _quantize,
 }
 """Domain and operator → function that writes its body for codes of 16 bits."""
+
+
+def may_have_wide_codes(model: onnx.ModelProto) -> bool:
+    """Whether a Q or DQ has codes of more or fewer than 8 bits, or of an unknown type: its zero point says the type."""
+    kinds = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    pairs = (node for node in walk(model.graph.node) if ("", node.op_type) in WIDE_CODES)
+    return any(len(node.input) < 3 or kinds.get(node.input[2]) not in _NARROW for node in pairs)

@@ -11,6 +11,7 @@ from onnx import parser
 
 import pytrtplugins as ptp
 from pytrtplugins.passes import WIDE_CODES, write_functions
+from pytrtplugins.passes.contrib.wide_codes import may_have_wide_codes
 from tests.engines.operators import literal
 from tests.passes.contrib.cases import f
 
@@ -43,6 +44,7 @@ MODELS = {
 @pytest.mark.parametrize("case", MODELS)
 def test_values_are_limited_as_onnx_says(case):
     model = MODELS[case]
+    assert may_have_wide_codes(model)
     written = write_functions(model, WIDE_CODES)
     assert all(node.op_type not in ("QuantizeLinear", "DequantizeLinear") for node in written.graph.node)
     onnx.checker.check_model(written, full_check=True)
@@ -55,6 +57,7 @@ def test_values_are_limited_as_onnx_says(case):
 
 def test_codes_of_8_bits_stay():
     model = pair("uint8", steps="{0.02}", zero="{128}")
+    assert not may_have_wide_codes(model)
     assert [node.op_type for node in write_functions(model, WIDE_CODES).graph.node][:2] == [
         "QuantizeLinear",
         "DequantizeLinear",

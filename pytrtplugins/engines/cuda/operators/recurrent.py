@@ -122,7 +122,7 @@ def _order(xp: Any, steps: int, batch: int, lengths: Any, backward: bool) -> Any
     return xp.where(rows < ends, ends - 1 - rows, rows)
 
 
-def _functions(xp: Any, attributes: Attributes, usual: Sequence[str], directions: int) -> list[list[Activation]]:
+def _functions(xp: Any, attributes: Attributes, usual: tuple[str, ...], directions: int) -> list[list[Activation]]:
     """The activations of each direction; alphas and betas go to those that have them, in order.
 
     ``clip`` bounds what the gates read. An LSTM's last activation reads the state, which onnxruntime and OpenVINO leave alone.
