@@ -34,6 +34,9 @@ def fused_dims(node: ir.Node) -> list[Sequence[int]] | None:
         return [(n // read * written, c, *node.attributes.get_ints("sizes", ()))]
     if is_op(node, "Recurrent", DOMAIN):
         return _recurrent_dims(node, dims[0])
+    if is_op(node, "Suppress", DOMAIN):
+        *images, rows, three = dims_of(node.outputs[0]) or ()
+        return [(*dims[1][: len(images)], rows, three), (1,)]
     return [dims[0]] if node.op_type in PLAIN else None
 
 

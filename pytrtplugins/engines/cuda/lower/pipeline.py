@@ -48,6 +48,7 @@ from .qdq import (
 )
 from .recurrent import SplitRecurrent
 from .rewrite import DOMAIN
+from .suppressions import WriteSuppressions
 from .transposed_convolution import ConvTransposeToConv
 from .volumes import WriteVolumes
 
@@ -92,6 +93,7 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     ("dead-layers", Eliminate),
     (None, FoldCasts),
     (None, FoldCodes),
+    ("pointwise", WriteSuppressions),
     (None, WriteEinsums),
     (None, WriteAsImages),
     ("attention", FuseAttention),
@@ -183,7 +185,8 @@ def lower(
     if float_type is DType.FLOAT16 and not _has_float16(lowered.graph):
         hanging = data_dependent_values(lowered.graph)
         late = [node_name(node) for node in lowered.graph if not hanging.isdisjoint(node.outputs)]
-        keep = [*_float_plugins(lowered.graph), *late, *coordinate_nodes(lowered.graph)]
+        scored = [node_name(node) for node in lowered.graph if is_op(node, "Suppress", DOMAIN)]
+        keep = [*_float_plugins(lowered.graph), *late, *scored, *coordinate_nodes(lowered.graph)]
         convert_to_half(lowered, float_type, _float_inputs, keep)
         lowered.metadata_props[FREE_CASTS] = ""
     return lowered

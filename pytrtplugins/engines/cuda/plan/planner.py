@@ -275,7 +275,7 @@ class _Planner:
 
     def _add_indexed(self, node: ir.Node, step: Step) -> bool:
         """Add the kernel of an operator that reads or writes at computed positions; return False if there is none."""
-        steps = [] if node.domain else indexed_steps(step, self.tensors)
+        steps = indexed_steps(step, self.tensors) if node.domain in ("", DOMAIN) else []
         for each in steps:
             self._add_step(each)
         for name in filter(None, step.outputs if steps and not INDEXED[step.op].fills else ()):

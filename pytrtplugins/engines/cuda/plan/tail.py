@@ -98,7 +98,7 @@ def check_operator(node: ir.Node) -> None:
     Raises:
         BuildError: it has not.
     """
-    own = ("Attention", "Patches", "Recurrent", "VolumePool") if node.domain == DOMAIN else ("Constant",)
+    own = ("Attention", "Patches", "Recurrent", "Suppress", "VolumePool") if node.domain == DOMAIN else ("Constant",)
     known = node.domain in ("", DOMAIN) and node.op_type in (*OPS, *CONTROL_FLOW, *own)
     if not known and not is_plugin_node(node):
         raise BuildError(
