@@ -77,11 +77,11 @@ def name_outputs(model: onnx.ModelProto, inferred: Container[str | None] = ()) -
         shape = shapes[info.name]
         if shape is None or len(shape) != len(_dims(info)):
             continue
-        for dim, inferred in zip(_dims(info), shape, strict=True):
-            if isinstance(inferred, int):
-                dim.dim_value = inferred
-            elif inferred.value is not None and _is_of(inferred.value, names):
-                dim.dim_param = inferred.value
+        for dim, new_dim in zip(_dims(info), shape, strict=True):
+            if isinstance(new_dim, int):
+                dim.dim_value = new_dim
+            elif new_dim.value is not None and _is_of(new_dim.value, names):
+                dim.dim_param = new_dim.value
 
 
 def _input_names(model: onnx.ModelProto) -> set[str]:
