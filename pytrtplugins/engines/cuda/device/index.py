@@ -38,10 +38,19 @@ class Counter:
 
 
 @dataclass(frozen=True)
-class Quotient:
+class _OfIndex:
+    of: Index
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the variables in it."""
+        return self.of.names
+
+
+@dataclass(frozen=True)
+class Quotient(_OfIndex):
     """An index divided by a number, rounded down."""
 
-    of: Index
     by: int
 
     @property
@@ -55,17 +64,11 @@ class Quotient:
         """The index as a C++ expression."""
         return f"({self.of.text}) / {self.by}u"
 
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of the variables in it."""
-        return self.of.names
-
 
 @dataclass(frozen=True)
-class Remainder:
+class Remainder(_OfIndex):
     """The remainder of an index divided by a constant."""
 
-    of: Index
     by: int
 
     @property
@@ -78,17 +81,11 @@ class Remainder:
         """The index as a C++ expression."""
         return f"({self.of.text}) % {self.by}u"
 
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of the variables in it."""
-        return self.of.names
-
 
 @dataclass(frozen=True)
-class Clamped:
+class Clamped(_OfIndex):
     """An index clamped to [low, high]."""
 
-    of: Index
     low: int
     high: int
 
@@ -102,11 +99,6 @@ class Clamped:
     def text(self) -> str:
         """The index as a C++ expression."""
         return f"min(max(static_cast<int>({self.of.text}), {self.low}), {self.high})"
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of the variables in it."""
-        return self.of.names
 
 
 Atom = Counter | Clamped | Quotient | Remainder

@@ -62,9 +62,16 @@ class NewNodes:
         title = self.node.name if is_named or op in ("Conv", "MatMul") else f"{self.node.name}.{what}"
         node = onnx_ir.node(op, values, attributes, domain=domain, name=title)
         value: ir.Value = node.outputs[0]
-        value.name, value.type, value.shape = name, (like or self.y).type, onnx_ir.Shape(map(_plain, dims))
+        value.name, value.type, value.shape = (
+            name,
+            (like or self.y).type,
+            onnx_ir.Shape(map(_plain, self._output_dims(dims))),
+        )
         self.graph.insert_before(self.node, node)
         return value
+
+    def _output_dims(self, dims: Sequence[Any]) -> Sequence[Any]:
+        return dims
 
 
 def _plain(dim: Any) -> Any:

@@ -151,18 +151,9 @@ class _Nodes(NewNodes):
     """Add nodes whose outputs keep the batch of the replaced output; ``dims`` are those after the batch."""
 
     @override
-    def add(
-        self,
-        op: str,
-        inputs: Sequence[Any],
-        what: str,
-        dims: Sequence[Any],
-        like: ir.Value | None = None,
-        is_named: bool = False,
-        **attributes: Any,
-    ) -> ir.Value:
+    def _output_dims(self, dims: Sequence[Any]) -> Sequence[Any]:
         assert self.y.shape is not None
-        return super().add(op, inputs, what, [self.y.shape[0], *dims], like, is_named, **attributes)
+        return [self.y.shape[0], *dims]
 
     def filters(self, weights: npt.NDArray[Any], origin: ir.Node | None, phases: int) -> npt.NDArray[Any] | ir.Value:
         """Return the weights, or the output of a new DequantizeLinear of their codes."""
