@@ -36,6 +36,7 @@ from ..operators import OPS, can_be_captured, unsupported_reason
 from ..operators.attributes import operator_attributes
 from . import kinds
 from .attention import place_attention
+from .constants import constant_results
 from .images import image_tensors
 from .in_place import cast_alias, dense_alias, linear_copy, product_step
 from .indexed import indexed_steps
@@ -153,6 +154,8 @@ class _Planner:
         elif op == "Constant" and not node.domain:
             value = next(iter(step.attributes.values()))  # a number, or several, may be said without a type
             self.constants[outputs[0]] = np.asarray(value, tensors.dtype(outputs[0]).numpy)
+        elif not node.domain and (results := constant_results(step, tensors)):
+            self.constants.update(results)
         elif op in ("Pointwise", "Rows") and own:
             self._add_generated(step)
         elif op in PLAIN and (own or not node.domain) and kinds.is_plain_activation(step, tensors):

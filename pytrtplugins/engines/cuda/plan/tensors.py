@@ -176,6 +176,11 @@ class Tensors:
             copy = f"{name}@{wanted.dtype}{'-nhwc' if wanted.nhwc else ''}{wanted.pitch or ''}"
             self.formats[copy] = wanted
             self._copies[key] = copy
+            if form is None and self._is_read_by_kernels(name, wanted):
+                names, reads = self.read([self.move(name, wanted.dtype)])
+                attributes = {"operations": (), "results": (0,), "reads": reads}
+                self.steps.append(Step("pointwise", copy, "Move", attributes, names, (copy,)))
+                return copy
             plain = form is None or wanted.dtype not in _IMAGE_TYPES
             kind, op = ("generic", "Identity") if plain else ("reformat", "Reformat")
             self.steps.append(Step(kind, copy, op, {}, (source,), (copy,)))
@@ -189,6 +194,10 @@ class Tensors:
         elif name not in self.constants and copy not in self.formats:
             self._add_move_step(copy, Expanded(dims, self.move(name)), linear(dims, dtype))
         return copy
+
+    def _is_read_by_kernels(self, name: str, wanted: Format) -> bool:
+        """Whether a generated kernel can write a constant in a format."""
+        return {self.dtype(name), wanted.dtype} <= set(FLOATS) and bool(wanted.dims) and 0 not in wanted.dims
 
     def _add_move_step(self, name: str, move: Move, form: Format) -> None:
         """Add the step that copies moved values to memory of their own, in a format."""
