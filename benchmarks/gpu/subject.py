@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import pytrtplugins as ptp
 from darknet2caffe import read_network, to_onnx, write_darknet
 from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
 from pytrtplugins.engines import availability, calibrate
+from pytrtplugins.engines.registry import availability_of
 from pytrtplugins.models.heads import read_heads
 from pytrtplugins.passes import prepare
 from pytrtplugins.vision import Head, nms
@@ -21,6 +23,8 @@ from pytrtplugins.vision import Head, nms
 CFG = Path("/usr/share/darknet/cfg/yolov2-voc.cfg")
 SIZE = (416, 416)
 BATCHES = (1, 8, 32)
+SLOW = "reference"
+"""The engine on NumPy."""
 TOLERANCE = {"FP32": 1e-4, "TF32": 5e-3, "FP16": 5e-3, "INT8": 0.15, "FP8": 0.25}
 """Of the head, relative L2; INT8 and FP8, which rounds values to 4 bits, of random weights: a check that the right network ran."""
 
@@ -78,12 +82,9 @@ def make_subject(folder: Path) -> Subject:
     coarse = np.random.default_rng(1).random((max(BATCHES), 3, 13, 13), dtype=np.float32)
     images = np.ascontiguousarray(np.kron(coarse, np.ones((1, 1, 32, 32), np.float32)))
     one = prepare(to_onnx(network))
-    cpu = cpu_engine()
     batches = [{"data": image[None]} for image in images[:4]]
-    table = calibrate(one, MinMaxCalibrator(batches), engine=cpu, progress=False)
-    with ptp.build(one, engine=cpu).create_context() as context:
-        heads = [next(iter(context.run({"data": image[None]}).values())) for image in images]
-    head, layer = np.concatenate(heads), read_heads(one)[0]
+    table = calibrate(one, MinMaxCalibrator(batches), engine=calibration_engine(), progress=False)
+    head, layer = heads(one, images), read_heads(one)[0]
     model = prepare(to_onnx(network, batch="dynamic"))
     return Subject(folder, model, one, table, images, head, layer, threshold(layer.decode(head, SIZE)[1]))
 
@@ -91,6 +92,31 @@ def make_subject(folder: Path) -> Subject:
 def cpu_engine() -> str:
     """The first engine that is here and computes on the CPU."""
     return next(each.name for each in availability() if not each.reason and each.name != "cuda")
+
+
+def calibration_engine() -> str:
+    """The first engine that computes on the CPU; engine ``cuda`` where that is NumPy, which takes seconds for an image."""
+    name = cpu_engine()
+    return "cuda" if name == SLOW and availability_of("cuda").reason == "" else name
+
+
+def heads(model: onnx.ModelProto, images: np.ndarray) -> np.ndarray:
+    """The region layer's values for images, computed on the CPU: by an engine, or by PyTorch where that is NumPy."""
+    name = cpu_engine()
+    if name == SLOW and importlib.util.find_spec("torch") is not None:
+        return heads_by_torch(model, images)
+    with ptp.build(model, engine=name).create_context() as context:
+        return np.concatenate([next(iter(context.run({"data": image[None]}).values())) for image in images])
+
+
+def heads_by_torch(model: onnx.ModelProto, images: np.ndarray) -> np.ndarray:
+    """The same by PyTorch, in float32."""
+    import torch
+
+    from .torch_net import TorchNet
+
+    with torch.inference_mode():
+        return TorchNet(model).eval()(torch.from_numpy(images)).numpy()
 
 
 def threshold(scores: np.ndarray, least: int = 100, most: int = 400) -> float:

@@ -14,12 +14,15 @@ import pytest
 
 pytest.importorskip("torch")
 
+from pytrtplugins.engines.cuda import CudaEngine
+
 from ..pages.runners import NAME, ONNXRUNTIME, TORCH_COMPILED, TORCH_TUNED
 from .clock import Clock
 from .ours import network
 from .running import ZOO, Running
 from .subject import BATCHES
 from .zoo import NETWORKS, chosen
+from .zoo_exports import Exports
 from .zoo_subject import ZooSubject
 
 pytestmark = pytest.mark.filterwarnings("default")  # of other people's libraries
@@ -32,6 +35,8 @@ PEERS: dict[str, tuple[str, Callable[[ZooSubject, int, Clock], Running]]] = {
     "max-autotune": (TORCH_TUNED, lambda subject, batch, clock: subject.pytorch("max-autotune", batch, clock)),
 }
 HOST_ROUNDS = 10
+PLAIN = CudaEngine.fast_build["disable"]
+"""What a build leaves out whose result alone counts."""
 Zoo = Callable[[str], ZooSubject]
 
 
@@ -61,16 +66,23 @@ def peer_cases(names: tuple[str, ...]) -> list[Any]:
 
 
 @pytest.fixture(scope="session")
-def zoo() -> Zoo:
-    """The networks by name, each made once."""
+def zoo(request: pytest.FixtureRequest) -> Iterator[Zoo]:
+    """The networks by name, each made once: those of the session's rows in worker processes, before the first row.
+
+    Where several processes share the rows, each makes its own networks.
+    """
     made: dict[str, ZooSubject] = {}
+    shared = "BENCHMARK_CLAIMS" in os.environ
+    items = [item for item in request.session.items if isinstance(item, pytest.Function) and "zoo" in item.fixturenames]
+    names = [] if shared else list(dict.fromkeys(str(item.callspec.params["name"]) for item in items))
+    with contextlib.nullcontext() if shared else Exports(names) as exports:
 
-    def find(name: str) -> ZooSubject:
-        if name not in made:
-            made[name] = ZooSubject(NETWORKS[name])
-        return made[name]
+        def find(name: str) -> ZooSubject:
+            if name not in made:
+                made[name] = ZooSubject(NETWORKS[name], exports.load(name) if exports else None)
+            return made[name]
 
-    return find
+        yield find
 
 
 @contextlib.contextmanager
@@ -114,7 +126,7 @@ def test_network(name: str, batch: int, zoo: Zoo, clock: Clock, benchmark, reque
     with recorded(benchmark, request.session, **facts) as row, contextlib.ExitStack() as stack:
         subject = zoo(name)
         if batch == 1:  # it shows that the network is the right one; FP16 shows each batch
-            exact, _ = subject.build("fp32", batch, ("tactics",))
+            exact, _ = subject.build("fp32", batch, PLAIN)
             with contextlib.closing(network(exact, batch, clock)) as running:
                 row["error_fp32"] = checked(subject, running, batch, "FP32")
         engine, row["build_s"] = subject.build("fp16", batch)

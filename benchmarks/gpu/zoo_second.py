@@ -144,11 +144,13 @@ def _torchvision(family: str, name: str, **arguments: Any) -> nn.Module:
     return getattr(importlib.import_module(f"torchvision.models{family}"), name)(weights=None, **arguments)
 
 
+def _last_flow(raft: Any, x: torch.Tensor) -> torch.Tensor:
+    return raft(x[:, :3], x[:, 3:], num_flow_updates=4)[-1]
+
+
 def _raft() -> nn.Module:
     """Two photos side by side in the channels → the last flow; 4 updates, for which an export takes a while."""
-    return _Called(
-        _torchvision(".optical_flow", "raft_small"), lambda raft, x: raft(x[:, :3], x[:, 3:], num_flow_updates=4)[-1]
-    )
+    return _Called(_torchvision(".optical_flow", "raft_small"), _last_flow)
 
 
 def _transformers(
@@ -174,17 +176,29 @@ def _whisper(part: str) -> nn.Module:
         "encoder_ffn_dim": 1536, "decoder_ffn_dim": 1536,
     }  # fmt: skip
 
-    def step(model: Any, x: torch.Tensor) -> torch.Tensor:
-        words = torch.zeros(x.shape[0], 1, dtype=torch.int64, device=x.device)
-        given = {"attention_mask": torch.ones_like(words), "encoder_hidden_states": x}  # without a mask an export fails
-        return model.decoder(words, use_cache=False, **given).last_hidden_state
+    return _transformers("WhisperModel", "WhisperConfig", _encoded if part == "encoder" else _decoder_step, **tiny)
 
-    call = (lambda model, x: model.encoder(x).last_hidden_state) if part == "encoder" else step
-    return _transformers("WhisperModel", "WhisperConfig", call, **tiny)
+
+def _encoded(model: Any, x: torch.Tensor) -> torch.Tensor:
+    return model.encoder(x).last_hidden_state
+
+
+def _decoder_step(model: Any, x: torch.Tensor) -> torch.Tensor:
+    words = torch.zeros(x.shape[0], 1, dtype=torch.int64, device=x.device)
+    given = {"attention_mask": torch.ones_like(words), "encoder_hidden_states": x}  # without a mask an export fails
+    return model.decoder(words, use_cache=False, **given).last_hidden_state
+
+
+def _logits(model: Any, x: torch.Tensor) -> torch.Tensor:
+    return model(x).logits
+
+
+def _classes_and_boxes(model: Any, x: torch.Tensor) -> torch.Tensor:
+    return torch.cat([*model(x)[:2]], -1)
 
 
 def _detr(model: str, config: str, **arguments: Any) -> nn.Module:
-    return _transformers(model, config, lambda net, x: torch.cat([*net(x)[:2]], -1), **arguments)
+    return _transformers(model, config, _classes_and_boxes, **arguments)
 
 
 SECOND: dict[str, dict[str, Any]] = {
@@ -193,7 +207,7 @@ SECOND: dict[str, dict[str, Any]] = {
     **{name: {"module": partial(_timm, name)} for name in ("hrnet_w18", "mobilenetv4_conv_small", "repvgg_a2")},
     **{name: {"module": partial(_timm, name), "side": 256} for name in ("mobilevit_s", "fastvit_t8")},
     "segformer_b0": {
-        "module": partial(_transformers, "SegformerForSemanticSegmentation", "SegformerConfig", lambda m, x: m(x).logits),
+        "module": partial(_transformers, "SegformerForSemanticSegmentation", "SegformerConfig", _logits),
         "side": 512,
     },
     "dinov2_small": {

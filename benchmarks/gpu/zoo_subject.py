@@ -23,7 +23,7 @@ from . import onnxruntime_peer
 from .ceilings import kernels
 from .clock import Clock
 from .running import Running
-from .subject import cpu_engine
+from .subject import calibration_engine
 from .torch_peer import captured, warm_up
 from .zoo import Network, exported
 
@@ -35,6 +35,7 @@ class ZooSubject:
 
     Args:
         network: Which.
+        made: Its module and its ONNX model; without them they are made here.
 
     Attributes:
         network: The same.
@@ -42,9 +43,10 @@ class ZooSubject:
         model: The same as ONNX, for any batch.
     """
 
-    def __init__(self, network: Network) -> None:
-        self.network, self.module = network, network.make()
-        self.model: onnx.ModelProto = exported(network, self.module)
+    def __init__(self, network: Network, made: tuple[torch.nn.Module, onnx.ModelProto] | None = None) -> None:
+        self.network = network
+        self.module = made[0] if made else network.make()
+        self.model: onnx.ModelProto = made[1] if made else exported(network, self.module)
 
     @functools.cache  # noqa: B019 - subjects live as long as the session
     def wanted(self, batch: int) -> np.ndarray:
@@ -63,7 +65,7 @@ class ZooSubject:
         """Scales by min-max."""
         images = self.network.inputs(_CALIBRATED)
         batches = [{self.model.graph.input[0].name: image[None]} for image in images]
-        return calibrate(self.model, MinMaxCalibrator(batches), engine=cpu_engine(), progress=False)
+        return calibrate(self.model, MinMaxCalibrator(batches), engine=calibration_engine(), progress=False)
 
     def build(self, precision: str, batch: int, disable: tuple[str, ...] = ()) -> tuple[CudaEngine, float]:
         """Engine ``cuda``, and how many seconds its build took."""

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.gpu import subject as race
 from benchmarks.gpu.subject import Subject, make_subject, threshold
+from pytrtplugins.engines.base.types import Availability
 from tests.darknet2caffe.networks import CFGS
 
 
@@ -51,12 +52,8 @@ def test_other_boxes_are_noticed(subject):
 
 
 def test_pytorch_computes_the_same_head(subject):
-    torch = pytest.importorskip("torch")
-    from benchmarks.gpu.torch_net import TorchNet
-
-    net = TorchNet(subject.one).eval()
-    with torch.inference_mode():
-        found = net(torch.from_numpy(subject.images)).numpy()
+    pytest.importorskip("torch")
+    found = race.heads_by_torch(subject.one, subject.images)
     assert np.linalg.norm(found - subject.head) < 1e-5 * np.linalg.norm(subject.head)
     assert subject.same_boxes(found)
 
@@ -68,3 +65,13 @@ def test_pytorchs_reorg_is_darknets():
 
     x = np.random.default_rng(0).random((2, 8, 4, 6), dtype=np.float32)
     np.testing.assert_array_equal(reorg(torch.from_numpy(x), 2).numpy(), Reorg(stride=2).compute(x))
+
+
+def test_where_numpy_alone_computes_on_the_cpu_pytorch_and_the_gpu_are_asked(subject, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr(race, "cpu_engine", lambda: "reference")
+    monkeypatch.setattr(race, "heads_by_torch", lambda model, images: images)
+    assert race.heads(subject.one, subject.images) is subject.images
+    for reason, name in (("", "cuda"), ("there is no GPU", "reference")):
+        monkeypatch.setattr(race, "availability_of", lambda _, reason=reason: Availability("cuda", reason, ""))
+        assert race.calibration_engine() == name

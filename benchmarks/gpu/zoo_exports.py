@@ -1,0 +1,116 @@
+"""The zoo's networks, made and exported in worker processes before the first row, so that a GPU does not wait for one after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+import onnx
+import pytest
+import torch
+from torch import nn
+
+from pytrtplugins.utils.atomic import atomic_path
+
+from .zoo import NETWORKS, exported
+
+__all__ = ["Exports"]
+
+FOLDER = "BENCHMARK_ZOO_MODELS"
+"""Environment variable: a folder where a later run on this machine finds the files; without it they go with the session."""
+_LONGEST_S = 900.0
+"""Of one export; a worker that was killed gives no answer."""
+_MEMORY_KB = 3_000_000
+"""Of a worker, about: more of them than memory has room for are not begun."""
+
+
+class Exports:
+    """Modules and ONNX models of networks, in files of one folder.
+
+    Args:
+        names: The networks; those that have no file yet are exported, several at a time.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._session = contextlib.ExitStack()
+        given = os.environ.get(FOLDER)
+        self._folder = Path(given or self._session.enter_context(tempfile.TemporaryDirectory(prefix="zoo-")))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._failures: dict[str, str] = {}
+        missing = [name for name in names if not self._file(name, "onnx").exists()]
+        if missing:
+            self._export(missing)
+
+    def __enter__(self) -> Exports:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._session.close()
+
+    def load(self, name: str) -> tuple[nn.Module, onnx.ModelProto]:
+        """A network's module and model.
+
+        Raises:
+            pytest.skip.Exception: a library or file of it is not here.
+            RuntimeError: its export failed.
+        """
+        if name in self._failures:
+            kind, _, text = self._failures[name].partition(": ")
+            if kind == "Skipped":
+                pytest.skip(text)
+            raise RuntimeError(f"the export failed: {kind}: {text}")
+        model, weights = self._file(name, "onnx"), self._file(name, "pt")
+        if not model.exists():  # nobody asked for it before
+            self._export([name])
+            return self.load(name)
+        module = torch.load(weights, weights_only=False) if weights.exists() else NETWORKS[name].make()
+        return module, onnx.load(model)
+
+    def _export(self, names: Sequence[str]) -> None:
+        workers = max(1, min(len(names), os.cpu_count() or 1, _memory_kb() // _MEMORY_KB))
+        threads = max(1, (os.cpu_count() or 1) // workers)
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(workers, torch.set_num_threads, (threads,)) as pool:
+            found = {name: pool.apply_async(_export, (name, self._folder)) for name in names}
+            for name, result in found.items():
+                try:
+                    failure = result.get(_LONGEST_S)
+                except multiprocessing.TimeoutError:
+                    failure = f"TimeoutError: no answer in {_LONGEST_S:.0f} s"
+                if failure:
+                    self._failures[name] = failure
+
+    def _file(self, name: str, kind: str) -> Path:
+        return self._folder / f"{name}.{kind}"
+
+
+def _export(name: str, folder: Path) -> str:
+    """Write a network's files; gives the error's type and first line, empty if there was none."""
+    try:
+        module = NETWORKS[name].make()
+        with (
+            contextlib.suppress(Exception),
+            atomic_path(folder / f"{name}.pt") as path,
+        ):  # a class in a function has no name to pickle
+            torch.save(module, path)
+        model = exported(NETWORKS[name], module)
+        with atomic_path(folder / f"{name}.onnx") as path:
+            onnx.save(model, path)
+    except (Exception, pytest.skip.Exception) as error:
+        return f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}"
+    return ""
+
+
+def _memory_kb() -> int:
+    """Free memory, in kB; much where the system does not tell."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
+        return int(next(line for line in lines if line.startswith("MemAvailable")).split()[1])
+    return 1 << 40
