@@ -13,9 +13,16 @@ struct Smaller {
     __device__ __forceinline__ float operator()(float a, float b) const { return smaller(a, b); }
 };
 
-// Every thread gets the result. THREADS, a power of two, share a row, side by side or, with COLUMNS, ROWS apart: then threads
-// side by side have neighbouring rows. `scratch` has a place for each thread of the block.
-template <int THREADS, int ROWS, bool COLUMNS, typename F>
+// How many blocks of a cluster run as one block: all of them on a CPU.
+#ifdef __CUDACC__
+__device__ constexpr int host_blocks(int) { return 1; }
+#else
+constexpr int host_blocks(int blocks) { return blocks; }
+#endif
+
+// Every thread gets the result. THREADS of a block, a power of two, share a row, side by side or, with COLUMNS, ROWS apart: then
+// threads side by side have neighbouring rows. `scratch` has a place for each thread of the block. A cluster of BLOCKS shares one row.
+template <int THREADS, int ROWS, bool COLUMNS, int BLOCKS, typename F>
 __device__ __forceinline__ float over_row(float value, float* scratch, F combine) {
 #ifdef __CUDA_ARCH__
     if constexpr (!COLUMNS) {
@@ -36,14 +43,48 @@ __device__ __forceinline__ float over_row(float value, float* scratch, F combine
         return value;
     }
 #endif
-    constexpr unsigned apart = COLUMNS ? ROWS : 1;
-    unsigned const mine = threadIdx.x, me = COLUMNS ? mine / ROWS : mine % THREADS, first = mine - me * apart;
+    constexpr unsigned apart = COLUMNS ? ROWS : 1, threads = THREADS * host_blocks(BLOCKS);
+    unsigned const mine = threadIdx.x, me = COLUMNS ? mine / ROWS : mine % threads, first = mine - me * apart;
     __syncthreads();
     scratch[mine] = value;
-    for (unsigned step = THREADS / 2; step; step /= 2) {
+    for (unsigned step = threads / 2; step; step /= 2) {
         __syncthreads();
         if (me < step) scratch[mine] = combine(scratch[mine], scratch[mine + step * apart]);
     }
     __syncthreads();
     return scratch[first];
+}
+
+// Every thread of a cluster gets the result of its blocks' values, which all add up in the same order. `part` is the block's place
+// for this reduction alone.
+template <int BLOCKS, typename F>
+__device__ __forceinline__ float over_cluster(float value, float* part, F combine) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    if (threadIdx.x == 0) *part = value;
+    asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+    unsigned const place = static_cast<unsigned>(__cvta_generic_to_shared(part));
+    float values[BLOCKS];
+#pragma unroll
+    for (int block = 0; block < BLOCKS; ++block) {
+        unsigned remote;
+        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(place), "r"(block));
+        asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(values[block]) : "r"(remote) : "memory");
+    }
+    value = values[0];
+#pragma unroll
+    for (int block = 1; block < BLOCKS; ++block) value = combine(value, values[block]);
+#endif
+    return value;
+}
+
+// A block that has read all parts says so, and ends when all blocks have: others read its shared memory until then.
+__device__ __forceinline__ void arrive_in_cluster() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void leave_cluster() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
 }

@@ -3,124 +3,27 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
-from .device import Device
+from .device import Device, HostDevice
 from .expression import REDUCTIONS, Expression, computed_in
-from .generated import GeneratedKernel
+from .generated import GeneratedKernel, largest_cluster
 from .index import Index
-from .layout import Format, Strides
-from .loops import Axis, aligned_strides, collapsed, index_lines, indices, offset_terms
+from .layout import Format
+from .loops import index_lines, offset_terms
 from .moves import Move
 from .operands import Operand, operands, results
+from .row_loops import THREADS, RowLoops, row_loops
 from .source import sources
 from .text import C_TYPES, library_text, operand_text, operation_line
 
-__all__ = ["RowLoops", "row_loops", "rows_kernel", "rows_text"]
+__all__ = ["rows_kernel", "rows_text"]
 
 _MAX_KEPT = 64
 """Values of a row that a thread keeps in registers of each tensor, at most; values of longer rows are loaded again."""
-_MANY_ROWS = 1024
-"""With fewer, more threads share a row."""
-_COLUMNS = 32
-"""Rows of a block where neighbouring rows, not values of a row, are contiguous."""
-
-
-@dataclass(frozen=True)
-class RowLoops:
-    """Where the rows of a reduction are, and how threads share them.
-
-    Attributes:
-        outer: Axes along which there are rows, the innermost last.
-        inner: Axes of a row.
-        lanes: Contiguous values of a row that a thread has.
-        threads: Threads of a row, a power of two.
-        rows: Rows of a block.
-        columns: Whether neighbouring rows, not values of a row, are contiguous in memory.
-        packed: Which tensors are accessed ``lanes`` values at a time.
-    """
-
-    outer: tuple[Axis, ...]
-    inner: tuple[Axis, ...]
-    lanes: int
-    threads: int
-    rows: int
-    columns: bool
-    packed: tuple[bool, ...]
-
-    @property
-    def count(self) -> int:
-        """How many rows there are."""
-        return math.prod(axis.size for axis in self.outer)
-
-    @property
-    def length(self) -> int:
-        """The number of values of a row."""
-        return math.prod(axis.size for axis in self.inner)
-
-    @property
-    def turns(self) -> int:
-        """How many times a thread takes ``lanes`` values of its row."""
-        return -(-self.length // (self.lanes * self.threads))
-
-    def at(self, rank: int, run: int, lane: Index, wide: bool = True) -> list[Index]:
-        """Indices along the dims of a value, or with ``wide`` False of a row; other arguments as for `Loops.at`."""
-        places = [(axis, Index.counter(f"o{index}", axis.size)) for index, axis in enumerate(self.outer)]
-        if wide:
-            *others, last = self.inner
-            places += [(axis, Index.counter(f"i{index}", axis.size)) for index, axis in enumerate(others)]
-            group = Index.counter("group", last.size // self.lanes) * self.lanes
-            places.append((last, group + Index.counter("part", self.lanes // run) * run + lane))
-        return indices(rank, places)
-
-
-def row_loops(
-    dims: Sequence[int], axes: Sequence[int], inputs: Sequence[Format | Strides], outputs: Sequence[Format | Strides]
-) -> RowLoops:
-    """Choose the loops of a reduction: order of axes, lanes, threads of a row, rows of a block.
-
-    Args:
-        dims: Dims that are reduced.
-        axes: Axes of a row, over which is reduced.
-        inputs: Formats of the inputs, which are broadcast to the dims.
-        outputs: Formats of the outputs: of all dims, or with one value for each row, with axes of size 1 or without.
-    """
-    tensors = [*inputs, *outputs]
-    strides = [
-        *(aligned_strides(form, dims) for form in inputs),
-        *(_output_strides(form, dims, axes) for form in outputs),
-    ]
-    all_axes = [Axis(size, tuple(each[index] for each in strides), ((index, size),)) for index, size in enumerate(dims)]
-    lead = next((index for index, each in enumerate(strides) if all(each[axis] or dims[axis] == 1 for axis in axes)), 0)
-    order = sorted(range(len(dims)), key=lambda index: (-strides[lead][index], index))
-    order = [index for index in order if dims[index] > 1]
-    outer = collapsed([all_axes[index] for index in order if index not in axes])
-    inner = collapsed([all_axes[index] for index in order if index in axes])
-    columns = order[-1] not in axes
-    last, others = inner[-1], [*outer, *inner[:-1]]
-
-    def packed(tensor: int, lanes: int) -> bool:
-        """Whether ``lanes`` values of a tensor are contiguous and aligned."""
-        return last.strides[tensor] == 1 and all(axis.strides[tensor] % lanes == 0 for axis in others)
-
-    sizes = [form.dtype.itemsize for form, stride in zip(tensors, last.strides, strict=True) if stride]
-    lanes = 1 if columns else min(8, 16 // min(sizes, default=4))
-    while lanes > 1 and not (packed(lead, lanes) and last.size % lanes == 0):
-        lanes //= 2
-    pieces, count = math.prod(axis.size for axis in inner) // lanes, math.prod(axis.size for axis in outer)
-    if columns:
-        threads, rows = min(32, _power_of_two(-(-pieces // 4))), _COLUMNS
-    else:
-        max_values = 8 if count < _MANY_ROWS else 32
-        threads = min(32, _power_of_two(pieces))
-        while threads < 1024 and -(-pieces // threads) * lanes > max_values:
-            threads *= 2
-        rows = max(1, 128 // threads)
-    are_packed = tuple(packed(tensor, lanes) for tensor in range(len(tensors)))
-    return RowLoops(tuple(outer), tuple(inner), lanes, threads, rows, columns, are_packed)
+_HOST_THREADS = 128
+"""Threads of a block on the host, where one block has all threads of a cluster: each is a fiber."""
 
 
 def rows_text(
@@ -131,6 +34,7 @@ def rows_text(
     outputs: Sequence[Format],
     reads: Sequence[Move] = (),
     writes: Mapping[int, Move] = MappingProxyType({}),
+    cluster: int = 1,
 ) -> str:
     """The source of the kernel ``rows``, whose parameters are the addresses of inputs and outputs.
 
@@ -142,8 +46,9 @@ def rows_text(
         outputs: Formats of the results: of all dims, or with one value for each row.
         reads: Operands of the expression, broadcast to the dims: moves of the inputs, by their places; empty: the inputs themselves.
         writes: Result → where in its output each value goes; results that are not named are written as they are.
+        cluster: Blocks that may share a row, as a thread block cluster.
     """
-    return _writer(expression, dims, axes, inputs, outputs, reads, writes).text()
+    return _writer(expression, dims, axes, inputs, outputs, reads, writes, cluster).text()
 
 
 def rows_kernel(
@@ -157,10 +62,11 @@ def rows_kernel(
     writes: Mapping[int, Move] = MappingProxyType({}),
 ) -> GeneratedKernel:
     """The kernel on a device; arguments as for `rows_text`, no tensor empty."""
-    writer = _writer(expression, dims, axes, inputs, outputs, reads, writes)
+    max_threads = _HOST_THREADS if isinstance(device, HostDevice) else THREADS
+    writer = _writer(expression, dims, axes, inputs, outputs, reads, writes, largest_cluster(device), max_threads)
     loops = writer.loops
-    blocks = -(-loops.count // loops.rows)
-    return GeneratedKernel(device, writer.text(), "rows", blocks, loops.threads * loops.rows, in_turns=False)
+    blocks, threads = -(-loops.count // loops.rows) * loops.blocks, loops.block_threads
+    return GeneratedKernel(device, writer.text(), "rows", blocks, threads, in_turns=False, cluster=loops.blocks)
 
 
 def _writer(
@@ -171,26 +77,17 @@ def _writer(
     outputs: Sequence[Format],
     reads: Sequence[Move],
     writes: Mapping[int, Move],
+    cluster: int = 1,
+    threads: int = THREADS,
 ) -> _KernelWriter:
     """The writer of a kernel's source; arguments as for `rows_text`."""
     written = results(outputs, writes)
     wide = next((form for form in outputs if form.dims == tuple(dims)), outputs[0])
     read = operands(inputs, reads, wide)
-    loops = row_loops(dims, axes, [operand.form for operand in read], [result.form for result in written])
+    loops = row_loops(
+        dims, axes, [operand.form for operand in read], [result.form for result in written], cluster, threads
+    )
     return _KernelWriter(expression, loops, len(dims), read, written, len(inputs))
-
-
-def _power_of_two(least: int) -> int:
-    """The smallest power of two that is not below a number."""
-    return 1 << (least - 1).bit_length()
-
-
-def _output_strides(form: Format | Strides, dims: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
-    """Strides of an output along the dims; 0 along axes that are reduced."""
-    if len(form.dims) < len(dims):
-        row_strides = iter(form.strides)
-        return tuple(0 if axis in axes else next(row_strides) for axis in range(len(dims)))
-    return aligned_strides(form, dims)
 
 
 @functools.cache
@@ -216,25 +113,31 @@ class _KernelWriter:
         """Whether each value differs within a row; else there is one for each row."""
         self.phase = [0] * len(inputs)
         """Number of reduction phases before each value is known."""
-        for operation in expression.operations:
-            reads = [operand for operand in operation.operands if isinstance(operand, int)]
-            reduces = operation.op in REDUCTIONS
+        for each in expression.operations:
+            reads = [operand for operand in each.operands if isinstance(operand, int)]
+            reduces = each.op in REDUCTIONS
             self.wide.append(not reduces and any(self.wide[value] for value in reads))
             self.phase.append(max((self.phase[value] for value in reads), default=0) + reduces)
         self.kept = loops.turns * loops.lanes <= _MAX_KEPT
+        self._slots = [index for index, each in enumerate(expression.operations) if each.op in REDUCTIONS]
+        """The operations whose parts the blocks of a cluster exchange, each in a place of its own."""
 
     def text(self) -> str:
         """The whole source."""
         loops = self.loops
-        block = loops.threads * loops.rows
-        body = [f"__shared__ float scratch[{block}];", "begin_kernel();", *self._place_lines()]
+        block = loops.block_threads
+        body = [f"__shared__ float scratch[{block} * host_blocks({loops.blocks})];"]
+        if loops.blocks > 1:
+            body.append(f"__shared__ float parts[{max(1, len(self._slots))}];")
+        body += ["begin_kernel();", *self._place_lines()]
         body += [self._row_load(index) for index, wide in enumerate(self.wide[: len(self.inputs)]) if not wide]
         if self.kept:
             body += self._loop([], range(len(self.inputs)), load_only=True)
         body += self._row_lines(0)
         for phase in range(1, max(self.phase) + 1):
             body += [*self._reductions(phase), *self._row_lines(phase)]
-        body += self._stores()
+        arrive, leave = (["arrive_in_cluster();"], ["leave_cluster();"]) if loops.blocks > 1 else ([], [])
+        body += [*arrive, *self._stores(), *leave]
         parameters = [f"const void* x{index}" for index in range(self.parameters)]
         parameters += [f"void* y{index}" for index in range(len(self.outputs))]
         lines = "\n".join(f"    {line}" for line in body)
@@ -246,8 +149,12 @@ class _KernelWriter:
         loops = self.loops
         divisor = loops.rows if loops.columns else loops.threads
         parts = [f"threadIdx.x / {divisor}u", f"threadIdx.x % {divisor}u"]
-        me, row_of_block = parts if loops.columns else reversed(parts)
-        lines = [f"unsigned const me = {me}, row = blockIdx.x * {loops.rows}u + {row_of_block};"]
+        me, own = parts if loops.columns else reversed(parts)
+        lines = [f"unsigned const me = {me}, row = blockIdx.x * {loops.rows}u + {own};"]
+        if loops.blocks > 1:
+            lines = [f"constexpr unsigned blocks = {loops.blocks} / host_blocks({loops.blocks});"]
+            me = f"blockIdx.x % blocks * {loops.block_threads}u + threadIdx.x"
+            lines.append(f"unsigned const me = {me}, row = blockIdx.x / blocks;")
         lines += [f"bool const live = row < {loops.count}u;", f"unsigned left = live ? row : {loops.count - 1}u;"]
         return [*lines, *index_lines(loops.outer, "o", "left")]
 
@@ -275,28 +182,30 @@ class _KernelWriter:
         first = len(self.inputs)
         return [
             operation_line(self.expression, index)
-            for index, operation in enumerate(self.expression.operations)
-            if not self.wide[first + index] and self.phase[first + index] == phase and operation.op not in REDUCTIONS
+            for index, each in enumerate(self.expression.operations)
+            if not self.wide[first + index] and self.phase[first + index] == phase and each.op not in REDUCTIONS
         ]
 
     def _reductions(self, phase: int) -> list[str]:
         """C++ code: the reductions of a phase, first of a thread's values, then over the row's threads."""
         first, loops = len(self.inputs), self.loops
-        reductions = [
+        found = [
             index
-            for index, operation in enumerate(self.expression.operations)
-            if operation.op in REDUCTIONS and self.phase[first + index] == phase
+            for index, each in enumerate(self.expression.operations)
+            if each.op in REDUCTIONS and self.phase[first + index] == phase
         ]
         before, inside, behind, needed = [], [], [], list[int]()
-        for index in reductions:
-            operation, value = self.expression.operations[index], first + index
-            kind, begin = REDUCTIONS[operation.op]
+        for index in found:
+            each, value = self.expression.operations[index], first + index
+            kind, begin = REDUCTIONS[each.op]
             before.append(f"float r{value} = {begin};")
-            inside.append(f"r{value} = {kind}()(r{value}, static_cast<float>({operand_text(operation.operands[0])}));")
+            inside.append(f"r{value} = {kind}()(r{value}, static_cast<float>({operand_text(each.operands[0])}));")
             columns = "true" if loops.columns else "false"
-            call = f"over_row<{loops.threads}, {loops.rows}, {columns}>(r{value}, scratch, {kind}())"
+            call = f"over_row<{loops.threads // loops.blocks}, {loops.rows}, {columns}, {loops.blocks}>(r{value}, scratch, {kind}())"
+            if loops.blocks > 1:
+                call = f"over_cluster<{loops.blocks}>({call}, parts + {self._slots.index(index)}, {kind}())"
             behind.append(f"float const v{value} = {call};")
-            needed += [operand for operand in operation.operands if isinstance(operand, int)]
+            needed += [operand for operand in each.operands if isinstance(operand, int)]
         return [*before, *self._loop(inside, needed), *behind]
 
     def _stores(self) -> list[str]:
@@ -306,9 +215,8 @@ class _KernelWriter:
         before = []
         for index, (value, result) in enumerate(zip(self.expression.results, self.outputs, strict=True)):
             name, tensor = C_TYPES[result.dtype], first + index
-            is_wide = any(
-                axis.strides[tensor] for axis in self.loops.inner
-            )  # the value may be the same for a whole row
+            # the value may be the same for a whole row
+            is_wide = any(axis.strides[tensor] for axis in self.loops.inner)
             target = f"static_cast<{name}*>(y{index}) + ({self._offset(tensor, is_wide)})"
             if not is_wide:
                 lines.append(f"if (live && me == 0) *({target}) = static_cast<{name}>(v{value});")

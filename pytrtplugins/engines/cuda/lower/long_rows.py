@@ -13,7 +13,7 @@ from ....tensor import DType
 from ....utils.optional import require
 from ....utils.override import override
 from .new_nodes import NewNodes
-from .reductions import FLOATS, LONGEST_ROW, reduction_axes
+from .reductions import FLOATS, longest_row, reduction_axes
 from .rewrite import Rewrite
 
 if TYPE_CHECKING:
@@ -87,8 +87,12 @@ class SplitLongRows(Rewrite[_Rows]):
             return None
         axes = reduction_axes(node, len(dims))
         length = math.prod(dims[axis] for axis in axes)
-        if not axes or length <= LONGEST_ROW or axes != tuple(range(len(dims) - len(axes), len(dims))):  # cases 1 and 2
-            return None
+        if (
+            not axes
+            or axes != tuple(range(len(dims) - len(axes), len(dims)))
+            or length <= longest_row(node, dims, axes)
+        ):
+            return None  # cases 1 and 2
         part = next((n for n in range(_PART, _LEAST_PART - 1, -8) if length % n == 0), 0)
         if not part:  # case 3
             return None

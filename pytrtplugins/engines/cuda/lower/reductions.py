@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,12 +19,14 @@ from .rewrite import DOMAIN
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["FLOATS", "LONGEST_ROW", "reduction_axes", "row_axes", "write_reduction"]
+__all__ = ["FLOATS", "longest_row", "reduction_axes", "row_axes", "write_reduction"]
 
 FLOATS = (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16)
 _FLOAT = DType.FLOAT32
-LONGEST_ROW = 1 << 15
+_LONGEST = 1 << 15
 """Values of a row that one block still goes through."""
+_MAX_BLOCKS, _CLUSTER = 128, 8
+"""Blocks of a grid whose rows are shared by blocks, and blocks that share one, at most."""
 _Rule = Callable[[Writer, "ir.Node", int], int]
 """Writes a node, whose rows have so many values."""
 
@@ -46,7 +48,7 @@ def row_axes(node: ir.Node) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     if not all(isinstance(dim, int) and dim for dim in dims) or not kinds <= set(FLOATS):
         return None  # case 1
     axes = reduction_axes(node, len(dims)) if dims else ()
-    if not axes or not 1 < math.prod(dims[axis] for axis in axes) <= LONGEST_ROW:  # cases 2 and 3
+    if not axes or not 1 < math.prod(dims[axis] for axis in axes) <= longest_row(node, dims, axes):  # cases 2 and 3
         return None
     if node.op_type == "InstanceNormalization" and any(array_of(value) is None for value in node.inputs[1:]):
         return None  # case 5
@@ -75,6 +77,16 @@ def reduction_axes(node: ir.Node, rank: int) -> tuple[int, ...]:
         return ()
     values = {"axes": list(at.get_ints("axes", [])), "noop_with_empty_axes": at.get_int("noop_with_empty_axes", 0)}
     return tuple(sorted(reduced_axes(values, array_of(given), rank)))
+
+
+def longest_row(node: ir.Node, dims: Sequence[int], axes: Sequence[int]) -> int:
+    """Values that a row may have: more where rows are few, but not in reductions over an image's pixels, which may be NHWC."""
+    count = math.prod(size for axis, size in enumerate(dims) if axis not in axes)
+    over_pixels = len(dims) == 4 and 1 not in axes and 2 in axes
+    of_channels = node.op_type in operators(Trait.GLOBAL_POOL) | {"InstanceNormalization"}
+    if len(dims) - 1 not in axes or of_channels or over_pixels:
+        return _LONGEST
+    return _LONGEST * min(_CLUSTER, max(1, _MAX_BLOCKS // count))
 
 
 def _number(value: float) -> Number:

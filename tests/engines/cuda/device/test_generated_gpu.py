@@ -82,7 +82,11 @@ def test_images_with_gates_are_written_with_their_padding(gpu, channels, kinds):
 @pytest.mark.parametrize("kind", [HALF, FLOAT])
 @pytest.mark.parametrize("lines", [LAYER_NORM, SOFTMAX])
 @pytest.mark.parametrize(
-    "dims", [(197, 768), (3136, 128), (2, 3, 33), (2364, 197), (5, 9000), (3, 30000), (2000, 7), (1, 2)]
+    "dims",
+    [
+        *((197, 768), (3136, 128), (2, 3, 33), (2364, 197), (5, 9000), (3, 30000), (2000, 7), (1, 2)),
+        *((1, 50257), (1, 262144), (60, 9001), (17, 40000)),  # blocks share rows
+    ],
 )
 def test_rows_of_any_length_give_what_the_host_gives(gpu, dims, lines, kind):
     rng, form = np.random.default_rng(0), linear(dims, kind)
