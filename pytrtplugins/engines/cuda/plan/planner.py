@@ -45,7 +45,7 @@ from .moves import is_only_moved, node_moves, write_moved
 from .plan import Plan, Step
 from .plugin_formats import agree_formats
 from .tail import Tail, check_operator, check_operators, check_types, outer_reads, unplannable_nodes
-from .tensors import Tensors
+from .tensors import FLOATS, Tensors
 from .views import ChannelViews
 from .weights import read_constants
 
@@ -380,7 +380,7 @@ class _Planner:
         return self._enqueues(plugin) and launches_kernels(type(plugin))
 
     def _write_linear(self, results: Collection[str]) -> None:
-        """Let convolutions and linear Resizes write linear float32 directly where a Reformat to it is the only reader."""
+        """Let convolutions and linear Resizes write linear floats directly where a Reformat to them is the only reader."""
         own = [step for step in self.steps if step.kind == "conv" or (step.kind, step.op) == ("pointwise", "Resize")]
         writers = {name: step for step in own for name in step.outputs}
         for copy in [step for step in self.steps if step.op == "Reformat" and step.inputs[0] in writers]:
@@ -389,7 +389,7 @@ class _Planner:
             alone = sum(name in each.inputs for each in self.steps) == 1 and name not in {*self.views.names, *results}
             plain = not any(step.attributes.get(name) for name in ("reorg", "blocks", "image"))
             plain &= self.formats[name].dtype is form.dtype or FREE_CASTS in self.model.metadata_props
-            if alone and plain and form.dtype is DType.FLOAT32 and not form.nhwc:
+            if alone and plain and form.dtype in FLOATS and not form.nhwc:
                 self.steps[self.steps.index(step)] = replace(step, outputs=(target,))
                 self.steps.remove(copy)
                 del self.formats[name]

@@ -68,6 +68,7 @@ FORMS = [
         *(bent(kind, 72), added(kind), added(kind, residual_gate=8), bent(kind, 72, pool=True)),
         *(bent(kind, 40, reorg=2, y_pitch=176), bent(kind, 128, blocks=2, y_pitch=48)),
         bent(kind, linear=True, y_type=SINGLE),
+        *([bent(kind, linear=True, y_type=HALF)] if kind is not SINGLE else []),
         *(square(1, 6, 16, 33, 3, kind), square(1, 6, 16, 72, 3, kind, pool=True, slope=0.1)),
         *(square(1, 6, 16, 33, 3, kind, gate=9), added(kind, residual_gate=9)),
         between((2, 7, 9, 48), (4, 5, 24), 3, kind, strides=(2, 2), pads=(1, 1), y_type=kind, gate=8),

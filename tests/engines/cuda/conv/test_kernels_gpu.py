@@ -66,6 +66,7 @@ SHAPES = [
     square(2, 12, 96, 33, 1, FP8, y_type=HALF),
     square(2, 13, 96, 33, 1, FP8, linear=True, y_type=DType.FLOAT32),
     square(2, 13, 96, 33, 1, HALF, linear=True, y_type=DType.FLOAT32),
+    *(square(2, 14, 96, 72, 3, kind, linear=True, y_type=HALF, slope=0.1) for kind in (HALF, INT8, FP8)),
     square(2, 16, 64, 40, 3, INT8, linear=True, pool=True, slope=0.1, y_type=DType.FLOAT32),
     *(square(2, 13, 64, 33, 3, kind, gate=8) for kind in (HALF, INT8, FP8)),
     *(square(1, 13, 1024, 128, 3, kind, gate=8) for kind in (HALF, INT8)),  # K is split over a cluster

@@ -314,6 +314,22 @@ def test_the_last_convolution_writes_the_linear_output_itself_behind_a_pool_too(
     assert (found[last] != copied[last]).any() == half, "the output is not rounded to half"
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_convolution_writes_a_linear_output_of_float16_itself(size):
+    half, rng = TensorProto.FLOAT16, np.random.default_rng(0)
+    weights = (rng.standard_normal((24, 16, size, size)) / 8).astype(np.float16)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[size // 2] * 4)
+    ends = [
+        helper.make_tensor_value_info(name, half, dims) for name, dims in (("x", (2, 16, 6, 7)), ("y", (2, 24, 6, 7)))
+    ]
+    graph = helper.make_graph([node], "half", ends[:1], ends[1:], [numpy_helper.from_array(weights, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    inputs = {"x": rng.standard_normal((2, 16, 6, 7)).astype(np.float16)}
+    found, execution = run_on_host(prepare(model), inputs, DType.FLOAT16)
+    assert [step.kind for step in execution.plan.steps] == ["reformat", "conv"]
+    assert_close(found, by_reference(model, inputs), 5e-3)
+
+
 def test_a_convolution_that_others_read_too_keeps_its_layout():
     net = Net(channels=8)
     first = net.conv("data", "first", 8)
