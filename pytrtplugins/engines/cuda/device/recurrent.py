@@ -20,8 +20,9 @@ from ....model.operator_traits import RECURRENT
 from ....tensor import DType
 from ..elementwise import RECURRENT_ACTIVATIONS
 from .device import CudaDevice, Device
+from .generated import largest_cluster
 from .nhwc import Launch
-from .recurrent_form import CLUSTER, WHOLE_GRID, LanesForm, RecurrentForm, RecurrentShape, choose_form
+from .recurrent_form import CLUSTER, WHOLE_GRID, LanesForm, RecurrentForm, RecurrentShape, Rooms, choose_form
 from .source import load_cubin, sources
 from .text import C_TYPES, library_text
 
@@ -34,7 +35,7 @@ _QUICK_TANH = (
     "__device__ __forceinline__ float quick_tanh(float v) { return 1.0f - __fdividef(2.0f, 1.0f + __expf(2.0f * v)); }"
 )
 _MATRIX_UNITS = 80
-_PORTABLE_CLUSTER, _LARGEST_CLUSTER, _CLUSTERS_FROM = 8, 16, 90
+_LARGEST_CLUSTER, _EARLY_FROM = 16, 90
 _SHARED_ATTRIBUTE = 97  # cudaDevAttrMaxSharedMemoryPerBlockOptin
 _HOST_THREADS = 64
 
@@ -126,12 +127,14 @@ class RecurrentKernel:
         form: RecurrentForm | None = None,
     ) -> None:
         self._device, self._problem = device, problem
-        cluster_sizes = [_LARGEST_CLUSTER, _PORTABLE_CLUSTER, 1]
-        for max_cluster in cluster_sizes if isinstance(device, CudaDevice) and form is None else [1]:
-            self.form = form or _choose_form(device, problem, max_cluster)
+        rooms: dict[int, int] = {}
+        while True:  # until the GPU runs as many clusters at the same time as the estimate has assumed
+            self.form = form or _choose_form(device, problem, rooms)
             self._kernel = _kernel(recurrent_text(problem, self.form, isinstance(device, CudaDevice)))
-            if self._load():
+            blocks, room = self.form.blocks, self._load()
+            if form is not None or room >= min(self.form.grid // blocks, rooms.get(blocks, self.form.grid)):
                 break
+            rooms[blocks] = room
         self._weights = device.upload(self.form.packed(weights))
         self._exchange = device.upload(np.zeros(self.form.exchange_words, np.float32))
 
@@ -160,33 +163,34 @@ class RecurrentKernel:
         """The launch through the driver: with clusters, programmatic, or cooperative, as the form needs it."""
         form, cluster_size = self.form, self.form.blocks if self.form.exchange == CLUSTER else 1
         cooperative = form.exchange == WHOLE_GRID
-        has_early_start = isinstance(self._device, CudaDevice) and self._device.capability >= _CLUSTERS_FROM
+        has_early_start = isinstance(self._device, CudaDevice) and self._device.capability >= _EARLY_FROM
         programmatic = has_early_start and not cooperative
         return DriverLaunch(self._function, form.grid, form.threads, arguments, cluster_size, programmatic, cooperative)
 
-    def _load(self) -> bool:
-        """Compile and load the kernel, and return whether the GPU can run its clusters."""
+    def _load(self) -> int:
+        """Compile and load the kernel, and return how many of its clusters, or groups of blocks, the GPU runs at the same time."""
         self._function: Any = None
+        groups = self.form.grid // self.form.blocks
         if not isinstance(self._device, CudaDevice):
-            return True
+            return groups
         code = compile_unit(self._kernel.unit(), newest_architecture(self._device.capability))
         self._function = load_cubin(code, "recurrent", self.form.shared_floats * 4)
-        return self.form.exchange != CLUSTER or self._driver_launch([ctypes.c_void_p()] * 10).max_clusters() > 0
+        return self._driver_launch([ctypes.c_void_p()] * 10).max_clusters() if self.form.exchange == CLUSTER else groups
 
 
 # -- inside ----------------------------------------------------------------------------------------------------------------
 
 
-def _choose_form(device: Device, problem: RecurrentProblem, max_cluster: int) -> RecurrentForm:
-    """The fastest form on a device with clusters of this many blocks at most; a small one on the host."""
+def _choose_form(device: Device, problem: RecurrentProblem, rooms: Rooms) -> RecurrentForm:
+    """The fastest form on a device, of whose clusters some numbers that run at the same time are known; a small one on the host."""
     half = problem.dtype is DType.FLOAT16
     if not isinstance(device, CudaDevice):  # few threads, since each is a fiber
         blocks = 2 if problem.shape.hidden > 1 else 1
         return LanesForm(problem.shape, CLUSTER, blocks, 1, _HOST_THREADS, DType.FLOAT32, 2)
-    has_clusters = device.capability >= _CLUSTERS_FROM and device.capability // 10 != 12
     shared = int(device.xp.cuda.runtime.deviceGetAttribute(_SHARED_ATTRIBUTE, device.number)) - 1024
-    clusters, has_units = max_cluster if has_clusters else 1, device.capability >= _MATRIX_UNITS
-    form = choose_form(problem.shape, half, device.multiprocessors, clusters, shared, has_units)
+    max_cluster = _LARGEST_CLUSTER if largest_cluster(device) > 1 else 1
+    has_units = device.capability >= _MATRIX_UNITS
+    form = choose_form(problem.shape, half, device.multiprocessors, max_cluster, shared, has_units, rooms)
     if form is None:
         raise BuildError(
             f"engine 'cuda': a hidden state of {problem.shape.hidden} values does not fit into the shared memory of {device.model}.\n"

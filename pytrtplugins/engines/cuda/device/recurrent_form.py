@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,11 +25,15 @@ __all__ = [
     "MatrixForm",
     "RecurrentForm",
     "RecurrentShape",
+    "Rooms",
     "choose_form",
 ]
 
 ONE_BLOCK, CLUSTER, WHOLE_GRID = range(3)
 """How blocks exchange the hidden state; see recurrent.cu."""
+Rooms = Mapping[int, int]
+"""Blocks of a cluster → how many clusters a GPU runs at the same time, where that is known."""
+_UNKNOWN: Rooms = MappingProxyType({})
 IN_REGISTERS, IN_SHARED, IN_L2 = range(3)
 """Where the weights are during all steps."""
 _PIECE, _LANES = 16, 32
@@ -185,8 +190,8 @@ class RecurrentForm(ABC):
             **self._constants(),
         }  # fmt: skip
 
-    def cycles(self, multiprocessors: int) -> float:
-        """Estimated cycles of a step on a GPU with this many multiprocessors."""
+    def cycles(self, multiprocessors: int, rooms: Rooms = _UNKNOWN) -> float:
+        """Estimated cycles of a step, times the turns in which a GPU with this many multiprocessors runs all blocks."""
         time, exchanges = self._cycles(), 2 if self.shape.resets_first else 1
         if self.place != IN_REGISTERS:
             rate = _SHARED_RATE if self.place == IN_SHARED else _L2_RATE
@@ -194,7 +199,9 @@ class RecurrentForm(ABC):
         time += exchanges * _EXCHANGE_COST[self.exchange] + self.blocks
         if self.exchange == WHOLE_GRID:
             time += exchanges * self.buffer * 4 / _L2_RATE
-        return time * -(-self.grid // multiprocessors)
+        room = rooms.get(self.blocks) if self.exchange == CLUSTER else None
+        turns = -(-self.grid // multiprocessors) if room is None else -(-self.grid // (self.blocks * max(room, 1)))
+        return time * turns
 
     def fits(self, multiprocessors: int, shared_bytes: int) -> bool:
         """Whether the form fits a GPU with these multiprocessors and this shared memory of a block, and gives each block work."""
@@ -393,6 +400,7 @@ def choose_form(
     max_cluster: int,
     shared_bytes: int,
     matrix_units: bool = False,
+    rooms: Rooms = _UNKNOWN,
 ) -> RecurrentForm | None:
     """Choose the form with the least estimated time; None where the state of a single sequence does not fit into shared memory.
 
@@ -403,8 +411,11 @@ def choose_form(
         max_cluster: Blocks of a cluster at most; 1: without clusters.
         shared_bytes: Shared memory that a block can have.
         matrix_units: Whether the GPU has the tensor core instructions of recurrent_mma.cu.
+        rooms: Clusters that run at the same time.
     """
-    spreads = list(_spreads(shape, multiprocessors, max_cluster))
+    spreads = [
+        each for each in _spreads(shape, multiprocessors, max_cluster) if each[0] != CLUSTER or rooms.get(each[1], 1)
+    ]
     places = (IN_REGISTERS, IN_SHARED, IN_L2)
     types = (DType.FLOAT32, DType.FLOAT16) if half else (DType.FLOAT32,)
     forms: list[RecurrentForm] = [
@@ -419,7 +430,7 @@ def choose_form(
             if 2**power <= threads // 32
         ]
     fitting = (form for form in forms if form.fits(multiprocessors, shared_bytes))
-    return min(fitting, key=lambda form: form.cycles(multiprocessors), default=None)
+    return min(fitting, key=lambda form: form.cycles(multiprocessors, rooms), default=None)
 
 
 def _spreads(shape: RecurrentShape, multiprocessors: int, max_cluster: int) -> Iterator[tuple[int, int, int]]:

@@ -1,5 +1,8 @@
 """The recurrence kernel on the CPU, in each way to spread it over blocks, against onnxruntime."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 import pytrtplugins.engines.cuda.device.recurrent as module
@@ -121,6 +124,46 @@ def test_a_form_covers_all_units_and_sequences_and_fits_the_gpu(op, hidden, batc
     assert form.shared_floats * 4 <= 99 * 1024
     assert form.exchange != WHOLE_GRID or form.grid <= 100
     assert form.exchange != CLUSTER or form.blocks <= most
+
+
+@pytest.mark.parametrize("batch", [8, 16, 64])
+@pytest.mark.parametrize("room", [0, 3, 7, 8])
+def test_groups_run_at_the_same_time_if_the_gpu_has_room_for_their_clusters(batch, room):
+    shape = RecurrentShape("LSTM", 50, batch, 512, 1)
+    form = choose_form(shape, True, 132, 16, 227 * 1024, True, {16: room})
+    clusters = form.exchange == CLUSTER and form.blocks == 16
+    assert not clusters or form.groups <= room
+    if room == 132 // 16:
+        assert form == choose_form(shape, True, 132, 16, 227 * 1024, True)
+
+
+class Gpu(module.CudaDevice):
+    """Facts of a GPU that runs so many clusters of a size at the same time."""
+
+    capability, multiprocessors, number, model = 90, 132, 0, "a GPU"
+    attribute = staticmethod(lambda attribute, number: 228 * 1024)
+    xp = SimpleNamespace(cuda=SimpleNamespace(runtime=SimpleNamespace(deviceGetAttribute=attribute)))
+
+    def __init__(self, rooms):
+        self.rooms = rooms
+
+    def upload(self, array):
+        return array
+
+
+@pytest.mark.parametrize("rooms", [{16: 8}, {16: 7}, {16: 0, 8: 5, 4: 2, 2: 1}])
+def test_a_form_is_chosen_again_where_the_gpu_runs_fewer_clusters(monkeypatch, rooms):
+    def room(kernel):
+        blocks, groups = kernel.form.blocks, kernel.form.grid // kernel.form.blocks
+        return rooms.get(blocks, groups) if kernel.form.exchange == CLUSTER else groups
+
+    monkeypatch.setattr(module.RecurrentKernel, "_load", room)
+    shape = RecurrentShape("LSTM", 50, 16, 512, 1)
+    problem = module.RecurrentProblem(shape, HALF, "forward", False, False, (("return v",) * 3,))
+    kernel = module.RecurrentKernel(Gpu(rooms), problem, np.zeros((1, 2048, 512), np.float32))
+    assert room(kernel) >= kernel.form.groups
+    if rooms[16] < 8:
+        assert (kernel.form.exchange, kernel.form.groups) != (CLUSTER, 8)
 
 
 def test_a_state_without_room_has_no_form():

@@ -42,6 +42,8 @@ def test_every_form_of_the_node_gives_onnxruntimes_numbers(layer, precision):
     [
         Layer(hidden=256, batch=1, steps=40, width=512, direction=BOTH),
         Layer(hidden=512, batch=20, steps=20, direction=BOTH, lengths=tuple(range(1, 21))),
+        Layer(hidden=512, batch=16, steps=20),
+        Layer("GRU", hidden=512, batch=32, steps=10),
         Layer("GRU", hidden=1024, batch=2, steps=10, optional="bh"),
         Layer(hidden=1000, batch=1, steps=10),
         Layer("RNN", hidden=2048, batch=64, steps=3, optional="bh"),
