@@ -20,6 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from .zoo_darknet import SIDES, DarknetNet, darknet, darknet_model
 from .zoo_second import SECOND
+from .zoo_third import THIRD
 
 __all__ = ["NETWORKS", "Network", "chosen", "exported"]
 
@@ -237,14 +238,14 @@ _ALL = (
 )
 NETWORKS = {
     **{network.name: network for network in _ALL},
-    **{name: Network(name, **facts) for name, facts in SECOND.items()},
+    **{name: Network(name, **facts) for name, facts in (SECOND | THIRD).items()},
 }
-"""The networks of both zoos, by name."""
-SETS = {"first": tuple(network.name for network in _ALL), "second": tuple(SECOND)}
+"""The networks of all zoos, by name."""
+SETS = {"first": tuple(network.name for network in _ALL), "second": tuple(SECOND), "third": tuple(THIRD)}
 
 
 def chosen() -> tuple[str, ...]:
-    """The networks and zoos, ``first`` or ``second``, that BENCHMARK_ZOO names, separated by commas; the first zoo where it names none.
+    """The networks and zoos (``first``, ``second``, ``third``) that BENCHMARK_ZOO names, separated by commas; by default the first zoo.
 
     Raises:
         ValueError: there is no such network.

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-__all__ = ["SECOND"]
+__all__ = ["SECOND", "make_timm"]
 
 _VIDEO, _SOUND, _POINTS = (3, 8, 112, 112), (1, 16000), (3, 1024)
 
@@ -135,7 +135,8 @@ class _Called(nn.Module):
         return self.call(self.inner, x)
 
 
-def _timm(name: str) -> nn.Module:
+def make_timm(name: str) -> nn.Module:
+    """A network of timm with random weights."""
     return pytest.importorskip("timm", exc_type=ImportError).create_model(name, pretrained=False)
 
 
@@ -204,8 +205,8 @@ def _detr(model: str, config: str, **arguments: Any) -> nn.Module:
 SECOND: dict[str, dict[str, Any]] = {
     "maxvit_t": {"module": partial(_torchvision, "", "maxvit_t")},
     "swin_v2_t": {"module": partial(_torchvision, "", "swin_v2_t"), "side": 256, "convolutional": False},
-    **{name: {"module": partial(_timm, name)} for name in ("hrnet_w18", "mobilenetv4_conv_small", "repvgg_a2")},
-    **{name: {"module": partial(_timm, name), "side": 256} for name in ("mobilevit_s", "fastvit_t8")},
+    **{name: {"module": partial(make_timm, name)} for name in ("hrnet_w18", "mobilenetv4_conv_small", "repvgg_a2")},
+    **{name: {"module": partial(make_timm, name), "side": 256} for name in ("mobilevit_s", "fastvit_t8")},
     "segformer_b0": {
         "module": partial(_transformers, "SegformerForSemanticSegmentation", "SegformerConfig", _logits),
         "side": 512,
