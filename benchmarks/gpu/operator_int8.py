@@ -26,7 +26,9 @@ _SCALE = "x0_scale"
 
 
 def has_int8(case: Case) -> bool:
-    """Whether engine ``cuda`` computes a case from codes: layers with constant weights, and pools of a window."""
+    """Whether engine ``cuda`` computes a case from codes: layers with constant weights, and pools but means of volumes."""
+    if case.operator == "AveragePool" and case.form.startswith("3-D"):
+        return False
     return case.operator in _POOLS or (case.operator in _LAYERS and "two tensors" not in case.form)
 
 

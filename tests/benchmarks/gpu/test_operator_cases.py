@@ -62,7 +62,7 @@ def test_a_form_in_int8_reads_codes_and_has_ends_in_float16(case):
     assert not facts["outside"]
     (codes,) = [step for step in plan.steps if step.op == "QuantizeLinear"]
     assert plan.tensors[codes.inputs[0]].format.dtype is DType.FLOAT16
-    computing = next(step for step in plan.steps if step.kind in ("conv", "pool"))
+    computing = next(step for step in plan.steps if step.kind in ("conv", "pool", "indexed"))
     assert plan.tensors[computing.inputs[0]].format.dtype is DType.INT8
     assert {plan.tensors[name].format.dtype for name in plan.outputs.values()} == {DType.FLOAT16}
 
