@@ -231,7 +231,7 @@ class _Forms(Generic[EngineT]):
     def _times(self, engines: Mapping[str, EngineT]) -> dict[str, float]:
         """Microseconds of each, the least of some rounds in turns."""
         rounds = [{form: self._measure(engine) for form, engine in engines.items()} for _ in range(_ROUNDS)]
-        return {form: min(each[form] for each in rounds) for form in engines}
+        return {form: round(min(each[form] for each in rounds), 3) for form in engines}  # as a file of choices has them
 
     def _groups(self) -> list[list[int]]:
         """Places of chains that are alike, those with the most layers first."""

@@ -8,7 +8,7 @@ import pytest
 from pytrtplugins.engines.cuda.lower.int8_chains import int8_chains, with_float_chains
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.passes.quantize import FLOAT_LAYERS
-from tests.passes.nets import Net, calibrated, image, run
+from tests.passes.nets import Net, Swap, calibrated, image, ones, run
 
 REASON = "the network is faster with it in float16"
 
@@ -49,6 +49,13 @@ def gated():
     return net.model(net.conv(x, "last", 4))
 
 
+def swapped():
+    """A plugin that moves codes between layers."""
+    net = Net(channels=8)
+    x = net.plugin(Swap(), net.conv(net.conv("data", "a", 8), "b", 8), "swap")
+    return net.model(net.conv(net.conv(x, "c", 8), "last", 4))
+
+
 def swish():
     """An activation of two nodes between layers."""
     net = Net(channels=8)
@@ -57,10 +64,10 @@ def swish():
     return net.model(net.conv(net.conv(x, "b", 8), "last", 4))
 
 
-def both(make):
+def both(make, calibrate=calibrated):
     """The float model and its quantized form, prepared, and the table."""
     model = prepare(make())
-    table = calibrated(model)
+    table = calibrate(model)
     return model, quantize(model, table), table
 
 
@@ -109,6 +116,14 @@ def test_a_chain_in_float_is_as_if_the_quantize_pass_had_left_it_out(make, which
     found, expected = (run(prepare(each), x, outputs) for each in (mixed, wanted))
     for name in outputs:
         np.testing.assert_array_equal(found[name], expected[name])
+
+
+def test_a_chain_goes_through_a_plugin_that_moves_codes():
+    model, quantized, table = both(swapped, ones)
+    (chain,) = int8_chains(quantized)
+    assert chain.layers == ("a", "b", "c")
+    mixed = with_float_chains(quantized, model, [chain], REASON)
+    assert operators(mixed) == operators(quantize(model, table, exclude=chain.layers)) == operators(model)
 
 
 def test_the_model_says_why_a_layer_is_in_float():
