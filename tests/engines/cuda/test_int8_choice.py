@@ -1,6 +1,8 @@
 """What is not faster in INT8 stays in float: engines are stand-ins, and a run of one takes what its layers cost."""
 
 import logging
+import threading
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,8 +13,9 @@ from pytrtplugins.engines import BuildOptions
 from pytrtplugins.engines.base.arithmetic import float_reasons, layer_types
 from pytrtplugins.engines.cuda import int8_choice, settings
 from pytrtplugins.engines.cuda.conv.cache import TacticCache
-from pytrtplugins.engines.cuda.int8_choice import build_fastest
+from pytrtplugins.engines.cuda.int8_choice import build_fastest, network_microseconds
 from pytrtplugins.errors import BuildError, DimsError, UsageError
+from tests.engines.cuda.gpu_clock import GpuClock
 from tests.engines.cuda.lower.test_int8_chains import both, parted, plain
 from tests.engines.cuda.test_engine_file import build as build_on_stand_in
 from tests.engines.cuda.test_engine_file import machine  # noqa: F401 - a fixture
@@ -200,6 +203,26 @@ def test_free_dims_besides_the_batch_and_data_dependent_ones_are_not_timed(monke
     engine, asked = choose(plain, costs(a=-10))
     assert engine.choices == {"int8": "int8, not timed: dims of its inputs are free"}
     assert not asked
+
+
+def test_the_time_of_an_engine_is_that_of_all_its_batches():
+    """Of milliseconds on a clock that only runs while a network does; what an execution needs is freed."""
+    clock, closed = GpuClock(), []
+    clock.Device, clock.runtime = lambda number: nullcontext(), SimpleNamespace(deviceSynchronize=lambda: None)
+
+    def execution(sizes):
+        work = clock.work(sizes["N"] / 8)
+        plan = SimpleNamespace(inputs=())
+        return SimpleNamespace(plan=plan, capture=lambda stream: None, queue=work, close=lambda: closed.append(sizes))
+
+    engine = SimpleNamespace(
+        device=SimpleNamespace(number=0, xp=SimpleNamespace(cuda=clock)),
+        capturing=threading.Lock(),
+        planned_sizes=lambda: [{"N": 1}, {"N": 4}],
+        execution=execution,
+    )
+    assert network_microseconds(engine) == pytest.approx(125 + 500)
+    assert closed == [{"N": 1}, {"N": 4}]
 
 
 @pytest.fixture
