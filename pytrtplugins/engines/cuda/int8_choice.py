@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from ...errors import PytrtpluginsError
+from ...model.ir import is_op
 from ...utils.listing import first_names
 from ...utils.progress import progress_bar
 from ..base.failures import shorten_message
@@ -17,6 +18,7 @@ from ..base.types import BuildOptions
 from .conv.cache import Choice, TacticCache
 from .lower.int8_chains import Int8Chain, int8_chains, with_float_chains
 from .lower.pipeline import check_disable
+from .plan.plan import Plan
 from .run.network_timer import NetworkClock, plan_digest
 from .run.owner import Owner
 from .settings import compares_int8
@@ -79,16 +81,17 @@ def build_fastest(
     int8, chains = build(quantized, options), int8_chains(quantized)
     if not chains or not compares_int8(options):
         return int8
-    if reason := _untimed_reason(int8):
-        int8.choices["int8"] = f"int8, not timed: {reason}"
-        return int8
     forms = _Forms(build, measure or network_microseconds, options, int8, quantized, model, chains)
     try:
-        choice = _choice(forms, _key(int8), int8.selector.cache, progress)
+        plans = _plans(int8)
+        reason = _untimed_reason(plans)
+        choice = None if reason else _choice(forms, _key(plans, int8), int8.selector.cache, progress)
     except (RuntimeError, PytrtpluginsError) as error:  # a plugin, or a network that does not take made-up inputs
-        int8.choices["int8"] = f"int8, not timed: a run on made-up inputs failed: {shorten_message(error)}"
-        return int8
-    return forms.engine(choice)
+        choice, reason = None, f"a run on made-up inputs failed: {shorten_message(error)}"
+    if choice is not None:
+        return forms.engine(choice)
+    int8.choices["int8"] = f"int8, not timed: {reason}"
+    return int8
 
 
 def _choice(forms: _Forms[EngineT], key: str, cache: TacticCache | None, progress: bool) -> Choice:
@@ -103,11 +106,13 @@ def _choice(forms: _Forms[EngineT], key: str, cache: TacticCache | None, progres
 
 
 def network_microseconds(engine: Candidate) -> float:
-    """The time on the GPU of a run of each batch that the engine was built for, added up."""
+    """The time on the GPU of a run of each batch that the engine was built for, added up, without nodes of data-dependent dims."""
     clock, total = NetworkClock(engine.device), 0.0
     with engine.device.xp.cuda.Device(engine.device.number):
         for sizes in engine.planned_sizes() or ():
             execution = engine.execution(sizes)
+            if execution.plan.tail is not None:
+                execution.segments.pop()
             with engine.capturing:
                 clock.prepare(execution)
                 total += clock(execution)
@@ -250,19 +255,24 @@ class _Forms(Generic[EngineT]):
         return with_float_chains(self._quantized, self._model, self._in_float(form), reason)
 
 
-def _untimed_reason(engine: Candidate) -> str:
-    """Why the forms of a network cannot be timed; empty where they can."""
-    sizes = engine.planned_sizes()
-    if sizes is None:
-        return "dims of its inputs are free"
-    return "dims of its tensors depend on values" if "run node by node" in engine.choices else ""
-
-
-def _key(engine: Candidate) -> str:
-    """The key of a network's form in the cache of choices."""
-    digests = []
+def _plans(engine: Candidate) -> list[Plan]:
+    """The plan of each batch; none if other dims are free."""
+    plans = []
     for sizes in engine.planned_sizes() or ():
         execution = engine.execution(sizes)
-        digests.append(plan_digest(execution.plan, engine.selector))
+        plans.append(execution.plan)
         execution.close()
-    return f"form {' '.join(digests)}"
+    return plans
+
+
+def _untimed_reason(plans: Sequence[Plan]) -> str:
+    """Why the forms of a network cannot be timed; empty where they can."""
+    if not plans:
+        return "dims of its inputs are free"
+    late = (node for plan in plans if plan.tail is not None for node in plan.tail.nodes)
+    return "dims of quantized tensors depend on values" if any(is_op(node, "DequantizeLinear") for node in late) else ""
+
+
+def _key(plans: Sequence[Plan], engine: Candidate) -> str:
+    """The key of a network's form in the cache of choices."""
+    return f"form {' '.join(plan_digest(plan, engine.selector) for plan in plans)}"

@@ -39,8 +39,10 @@ class Engine(SimpleNamespace):
     def planned_sizes(self):
         return [{"N": 1}]
 
+    tail = None
+
     def execution(self, sizes):
-        return SimpleNamespace(plan=sizes, close=lambda: None)
+        return SimpleNamespace(plan=SimpleNamespace(tail=self.tail, sizes=sizes), close=lambda: None)
 
 
 class Builder:
@@ -68,7 +70,7 @@ def choose(make, cost, builder=None, options=INT8):
         return cost(engine.layers)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(int8_choice, "plan_digest", lambda plan, selector: f"digest of {plan}")
+        patch.setattr(int8_choice, "plan_digest", lambda plan, selector: f"digest of {plan.sizes}")
         return build_fastest(builder or Builder(), quantized, model, options, measure=measure), asked
 
 
@@ -198,11 +200,20 @@ def test_nothing_is_compared_where_nobody_wants_that(options):
     assert (asked, engine.choices, len(builder.built)) == ([], {}, 1)
 
 
-def test_free_dims_besides_the_batch_and_data_dependent_ones_are_not_timed(monkeypatch):
+def test_a_network_with_free_dims_besides_the_batch_is_not_timed(monkeypatch):
     monkeypatch.setattr(Engine, "planned_sizes", lambda self: None)
     engine, asked = choose(plain, costs(a=-10))
     assert engine.choices == {"int8": "int8, not timed: dims of its inputs are free"}
     assert not asked
+
+
+@pytest.mark.parametrize(("op", "timed"), [("DequantizeLinear", False), ("Slice", True)])
+def test_a_network_is_timed_up_to_its_data_dependent_dims_if_nothing_behind_is_quantized(monkeypatch, op, timed):
+    node = SimpleNamespace(op_type=op, domain="")
+    monkeypatch.setattr(Engine, "tail", SimpleNamespace(nodes=(node,)))
+    engine, asked = choose(plain, costs(a=-10))
+    assert bool(asked) == timed
+    assert timed or engine.choices == {"int8": "int8, not timed: dims of quantized tensors depend on values"}
 
 
 def test_the_time_of_an_engine_is_that_of_all_its_batches():
@@ -211,9 +222,14 @@ def test_the_time_of_an_engine_is_that_of_all_its_batches():
     clock.Device, clock.runtime = lambda number: nullcontext(), SimpleNamespace(deviceSynchronize=lambda: None)
 
     def execution(sizes):
-        work = clock.work(sizes["N"] / 8)
-        plan = SimpleNamespace(inputs=())
-        return SimpleNamespace(plan=plan, capture=lambda stream: None, queue=work, close=lambda: closed.append(sizes))
+        segments = [clock.work(sizes["N"] / 8), lambda stream: pytest.fail("the tail ran")]
+        return SimpleNamespace(
+            plan=SimpleNamespace(inputs=(), tail=SimpleNamespace(nodes=())),
+            segments=segments,
+            capture=lambda stream: None,
+            queue=lambda stream: [queue(stream) for queue in segments],
+            close=lambda: closed.append(sizes),
+        )
 
     engine = SimpleNamespace(
         device=SimpleNamespace(number=0, xp=SimpleNamespace(cuda=clock)),
