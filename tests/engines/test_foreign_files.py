@@ -31,9 +31,9 @@ def is_quantized(model):
 
 
 @functools.lru_cache(maxsize=4)
-def written(write, name, *options):
+def written(write, name, *options, opset=17):
     """Files that a tool of onnxruntime writes of a network, each with what it gives; engines are tested on the same ones."""
-    model, feeds = files.NETWORKS[name]()
+    model, feeds = files.NETWORKS[name](opset)
     with tempfile.TemporaryDirectory() as folder:
         results = write(model, feeds, Path(folder), *options)
     return feeds, [(file, literal(file, feeds)) for file in results]
@@ -57,19 +57,27 @@ def check(model, feeds, engine, tolerance, outputs=None):
         np.testing.assert_allclose(y, wanted, rtol=0, atol=tolerance * np.abs(wanted).max())
 
 
+def check_written(engine, tolerance, *how, **options):
+    feeds, written_files = written(*how, **options)
+    for file, outputs in written_files:
+        check(file, feeds, engine, tolerance, outputs)
+
+
+def optimized_file(model, feeds, folder, level=files.EXTENDED):
+    return [files.optimized(model, level, folder)]
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("level", [files.BASIC, files.EXTENDED], ids=["basic", "extended"])
 @pytest.mark.parametrize("name", files.NETWORKS)
-def test_optimized_files(name, level, engine, tmp_path):
-    model, feeds = files.NETWORKS[name]()
-    check(files.optimized(model, level, tmp_path), feeds, engine, FLOAT)
+def test_optimized_files(name, level, engine):
+    check_written(engine, FLOAT, optimized_file, name, level)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ["convolutional", "perceptron"])
-def test_optimized_files_of_opset_11(name, engine, tmp_path):
-    model, feeds = files.NETWORKS[name](11)
-    check(files.optimized(model, files.EXTENDED, tmp_path), feeds, engine, FLOAT)
+def test_optimized_files_of_opset_11(name, engine):
+    check_written(engine, FLOAT, optimized_file, name, opset=11)
 
 
 @pytest.fixture
@@ -117,9 +125,7 @@ def static_files(model, feeds, folder, *options):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("name", "form", "types", "by_channel"), SOME_STATIC)
 def test_statically_quantized_files(name, form, types, by_channel, engine):
-    feeds, written_files = written(static_files, name, form, types, by_channel)
-    for file, outputs in written_files:
-        check(file, feeds, engine, CODES, outputs)
+    check_written(engine, CODES, static_files, name, form, types, by_channel)
 
 
 def dynamic_files(model, feeds, folder, weights):
@@ -131,9 +137,12 @@ def dynamic_files(model, feeds, folder, weights):
 @pytest.mark.parametrize("weights", ["QInt8", pytest.param("QUInt8", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", files.NETWORKS)
 def test_dynamically_quantized_files(name, weights, engine):
-    feeds, written_files = written(dynamic_files, name, weights)
-    for file, outputs in written_files:  # what DynamicQuantizeLSTM multiplies stays in float
-        check(file, feeds, engine, CODES if name == "recurrent" else FLOAT, outputs)
+    tolerance = CODES if name == "recurrent" else FLOAT  # what DynamicQuantizeLSTM multiplies stays in float
+    check_written(engine, tolerance, dynamic_files, name, weights)
+
+
+def packed_file(model, feeds, folder, *options):
+    return [files.packed(model, *options)]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -141,15 +150,17 @@ def test_dynamically_quantized_files(name, weights, engine):
 @pytest.mark.parametrize(("bits", "form"), [(4, "QOperator"), (8, "QOperator"), (4, "QDQ")])
 @pytest.mark.parametrize("name", ["perceptron", "recurrent"])
 def test_files_with_blocks_of_codes_for_weights(name, bits, form, symmetric, engine):
-    model, feeds = files.NETWORKS[name]()
-    check(files.packed(model, bits, form, 16, symmetric), feeds, engine, FLOAT)
+    check_written(engine, FLOAT, packed_file, name, bits, form, 16, symmetric)
+
+
+def float16_file(model, feeds, folder):
+    return [files.in_float16(model)]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", files.NETWORKS)
 def test_files_in_float16(name, engine):
-    model, feeds = files.NETWORKS[name]()
-    check(files.in_float16(model), feeds, engine, HALF)
+    check_written(engine, HALF, float16_file, name)
 
 
 @pytest.mark.parametrize("engine", ["cpu", "onnxruntime"])
