@@ -1,5 +1,7 @@
 """The search names the layer with the planted defect, that layer alone, and what to do about it."""
 
+import functools
+
 import numpy as np
 import pytest
 from onnx import numpy_helper
@@ -35,8 +37,21 @@ def run(model, precision="fp16", tolerance=COSINE, engine="reference", settings=
     return search(Network(model, engine, settings=settings), samples(model), tolerance, precision, **more)
 
 
-def run_int8(model, tolerance, **more):
-    return run(model, "int8", parse_tolerance(tolerance), tables=scales(model), **more)
+@functools.cache
+def searched(make, tolerance=COSINE, **settings):
+    """The result of a search without scales, which several tests read."""
+    return run(make(), tolerance=tolerance, settings=settings or None)
+
+
+@functools.cache
+def searched_int8(make, engine="reference", **more):
+    model = make()
+    return run(model, "int8", parse_tolerance("cosine=0.99"), engine, tables=scales(model), **more)
+
+
+def half_of_its_error():
+    """A tolerance of which the outputs of `chain` in float16 have twice as much error."""
+    return parse_tolerance(f"cosine={1 - searched(chain).final_before * (1 - 0.9995) / 2:.12f}")
 
 
 def outputs(engine, x):
@@ -45,7 +60,7 @@ def outputs(engine, x):
 
 
 def test_weights_that_overflow_float16():
-    result = run(overflowing())
+    result = searched(overflowing)
     assert result.offenders == ("conv3",)
     assert result.holds
     assert result.final_before == np.inf
@@ -85,7 +100,7 @@ def test_large_values_alone_are_no_reason_for_float32():
 
 
 def test_a_cancellation_after_a_residual_addition():
-    result = run(cancelling())
+    result = searched(cancelling)
     assert result.offenders == ("add",)
     assert result.holds
     assert set(result.precisions.layers) == {"left", "right", "add"}
@@ -98,7 +113,7 @@ def test_a_cancellation_after_a_residual_addition():
 
 
 def test_sums_that_cancel_are_taken_in_float32_where_the_engine_sums_in_float16():
-    result = run(long_sums(), settings={"sums": "float16"})
+    result = searched(long_sums, sums="float16")
     assert result.offenders == ("conv3",)
     assert result.holds
     assert {name: layer.strategy for name, layer in result.precisions.layers.items()} == {"conv3": "half-weights"}
@@ -106,7 +121,7 @@ def test_sums_that_cancel_are_taken_in_float32_where_the_engine_sums_in_float16(
 
 
 def test_what_helps_most_per_microsecond_is_kept():
-    result = run(long_sums(), settings={"sums": "float16"})
+    result = searched(long_sums, sums="float16")
     (step,) = result.steps
     tried = {name: (error, cost) for name, error, cost in step.tried}
     assert set(tried) == {"float32 sums, half weights", "pin", "pin with parents"}
@@ -149,23 +164,22 @@ def test_scales_that_are_not_needed_are_given_back_too():
     ],
 )
 def test_an_outlier_in_int8(planted, options, strategy):
-    result = run_int8(planted(), "cosine=0.99", **options)
+    result = searched_int8(planted, **options)
     assert result.offenders == ("conv3",)
     assert result.holds
     assert {name: layer.strategy for name, layer in result.precisions.layers.items()} == {"conv3": strategy}
 
 
 def test_a_sound_network_needs_nothing():
-    result = run(chain())
+    result = searched(chain)
     assert result.holds
     assert (result.offenders, result.steps, dict(result.precisions.layers)) == ((), (), {})
     assert result.latency_us < result.latency_fp32_us
 
 
 def test_errors_that_add_up_are_met_at_the_largest_contributor_and_what_is_not_needed_is_given_back():
-    model = chain()
-    worst = run(model).final_before * (1 - 0.9995)
-    result = run(model, tolerance=parse_tolerance(f"cosine={1 - worst / 2:.12f}"))
+    model, tolerance = chain(), half_of_its_error()
+    result = searched(chain, tolerance)
     assert result.final_before == pytest.approx(2, rel=1e-3)
     assert result.holds
     assert result.final <= 1
@@ -176,16 +190,12 @@ def test_errors_that_add_up_are_met_at_the_largest_contributor_and_what_is_not_n
         again = Network(model, "reference")
         engine = again.candidate(type(result.precisions)("fp16", again.digest, result.precisions.names, fewer))
         exact = again.reference()
-        off = max(
-            parse_tolerance(f"cosine={1 - worst / 2:.12f}").error(outputs(engine, x), outputs(exact, x))
-            for x in samples(model)
-        )
+        off = max(tolerance.error(outputs(engine, x), outputs(exact, x)) for x in samples(model))
         assert off > 1, name
 
 
 def test_the_result_is_what_build_makes_of_its_file(tmp_path):
-    model = overflowing()
-    result = run(model)
+    model, result = overflowing(), searched(overflowing)
     result.precisions.write(tmp_path / "precision.yaml")
     engine = ptp.build(model, engine="reference", precision=tmp_path / "precision.yaml")
     exact = ptp.build(model, engine="reference")
@@ -194,21 +204,19 @@ def test_the_result_is_what_build_makes_of_its_file(tmp_path):
 
 
 def test_bounded_memory_changes_no_result():
-    model = cancelling()
-    whole, parts = run(model), run(model, limit_bytes=1)
+    whole, parts = searched(cancelling), run(cancelling(), limit_bytes=1)
     assert whole.before == parts.before
     assert whole.precisions.layers == parts.precisions.layers
 
 
 def test_two_searches_are_equal():
     model = outlier_weights()
-    first, second = (run_int8(model, "cosine=0.99", per_tensor=True) for _ in range(2))
-    assert first == second
+    again = run(model, "int8", parse_tolerance("cosine=0.99"), tables=scales(model), per_tensor=True)
+    assert again == searched_int8(outlier_weights, per_tensor=True)
 
 
 def test_an_interrupted_search_goes_on_where_it_stopped(tmp_path):
     model, path = cancelling(), tmp_path / "journal.json"
-    whole = run(model)
     calls = []
 
     def stop(text):
@@ -223,7 +231,7 @@ def test_an_interrupted_search_goes_on_where_it_stopped(tmp_path):
     built, candidate = [], network.candidate
     network.candidate = lambda *given: built.append(given) or candidate(*given)
     again = search(network, samples(model), COSINE, "fp16", journal=path)
-    assert again == whole
+    assert again == searched(cancelling)
     assert not path.exists()
     fresh = Network(model, "reference")
     all_built, fresh_candidate = [], fresh.candidate
@@ -257,9 +265,8 @@ def test_where_no_layer_is_off_alone_those_of_the_largest_own_errors_come_first(
 
 def test_what_all_steps_cost_together_is_within_the_budget():
     """Each step costs less than the budget leaves to the first; all together cost more than it."""
-    model = chain()
-    tolerance = parse_tolerance(f"cosine={1 - run(model).final_before * (1 - 0.9995) / 2:.12f}")
-    free = run(model, tolerance=tolerance)
+    model, tolerance = chain(), half_of_its_error()
+    free = searched(chain, tolerance)
     costs = np.diff([free.latency_before_us, *(step.latency_us for step in free.steps)])
     ratio = 1 + 1.01 * costs.max() / free.latency_before_us
     assert free.steps[-1].latency_us > ratio * free.latency_before_us
