@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["with_dense_constants"]
 
 _FEATURE = "working on ONNX models"
-_MISREAD = ("BFLOAT16", "UINT32")
-"""Element types whose typed data OpenVINO 2026 reads as other numbers."""
+_MISREAD = (12, 16)
+"""UINT32 and BFLOAT16 in onnx.TensorProto.DataType, whose typed data OpenVINO 2026 reads as other numbers."""
 
 
 def with_dense_constants(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -77,9 +77,7 @@ def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 
 def _is_misread(tensor: onnx.TensorProto) -> bool:
-    types = require("onnx", extra="onnx", feature=_FEATURE).TensorProto
-    misread = tensor.data_type in (types.DataType.Value(name) for name in _MISREAD)
-    return misread and not tensor.HasField("raw_data") and not is_external(tensor)
+    return tensor.data_type in _MISREAD and not tensor.HasField("raw_data") and not is_external(tensor)
 
 
 def _set_raw_data(tensor: onnx.TensorProto) -> None:

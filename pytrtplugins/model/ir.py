@@ -199,7 +199,8 @@ def array_of(value: ir.Value | None) -> Any:
 def add_constant(graph: ir.Graph, name: str, array: npt.ArrayLike, taken: set[str | None] | None = None) -> ir.Value:
     """Add an initializer and return it; ``taken``: names that it must not get, by default those of the other initializers."""
     onnx_ir = require("onnx_ir", extra="onnx", feature=_FEATURE)
-    name = unused_name(name, {*graph.initializers} if taken is None else taken)
+    if taken is not None or name in graph.initializers:
+        name = unused_name(name, {*graph.initializers} if taken is None else taken)
     tensor = onnx_ir.Tensor(np.asarray(array, order="C"), name=name)
     kind = onnx_ir.TensorType(tensor.dtype)
     value: ir.Value = onnx_ir.Value(name=name, shape=tensor.shape, type=kind, const_value=tensor)
