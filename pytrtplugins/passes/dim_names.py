@@ -11,11 +11,13 @@ from ..model.decompose import add_shapes
 from ..model.ir import to_ir
 from ..model.proto import has_shape, info_dims
 from ..tensor import Dims, SymbolicDim
+from ..utils.optional import require
 from ..validation.dataflow import given_inputs
 from .constants import PropagateConstants
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir as ir
 
 __all__ = ["add_dims", "derived_output_dims", "name_inputs", "name_outputs"]
 
@@ -30,11 +32,16 @@ def name_inputs(model: onnx.ModelProto) -> None:
                 dim.dim_param = shown.name
 
 
-def add_dims(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Add all inferred shapes, in place; outputs keep declared dims only where none are inferred."""
+def add_dims(model: onnx.ModelProto, form: ir.Model) -> onnx.ModelProto:
+    """Add all inferred shapes, in place; outputs keep declared dims only where none are inferred.
+
+    Args:
+        model: The model.
+        form: The model in onnx-ir's form, which is of no use afterwards.
+    """
     declared_types, declared = take_output_dims(model), {info.name for info in model.graph.value_info}
     full = add_shapes(model)
-    name_outputs(full, {info.name for info in full.graph.value_info} - declared)
+    name_outputs(full, {info.name for info in full.graph.value_info} - declared, form)
     names = _input_names(full)
     for info in full.graph.output:
         if info.name not in declared_types:
@@ -57,7 +64,7 @@ def derived_output_dims(model: onnx.ModelProto) -> dict[str, Dims]:
     return {info.name: info_dims(info) for info in full.graph.output}
 
 
-def name_outputs(model: onnx.ModelProto, inferred: Container[str | None] = ()) -> None:
+def name_outputs(model: onnx.ModelProto, inferred: Container[str | None] = (), form: ir.Model | None = None) -> None:
     """Give free dims of outputs the names of equal dims of inputs, in place.
 
     ONNX's rules lose a name where a shape is computed, and behind Resize; PyTorch's exporter then makes up another one.
@@ -65,12 +72,15 @@ def name_outputs(model: onnx.ModelProto, inferred: Container[str | None] = ()) -
     Args:
         model: The model.
         inferred: Tensors whose dims are what ONNX's inference said of them.
+        form: The model in onnx-ir's form, whose tensors may lack dims, and which is of no use afterwards; by default it is made.
     """
     names = _input_names(model)
     strange = [info for info in model.graph.output if any(not _is_named(dim, names) for dim in _dims(info))]
     if not names or not strange:
         return
-    propagated = to_ir(model, checked=True)  # whose dims alone are wanted
+    propagated = (
+        to_ir(model, checked=True) if form is None else _with_dims_of(model, form)
+    )  # whose dims alone are wanted
     PropagateConstants(inferred=inferred)(propagated)
     shapes = {value.name: value.shape for value in propagated.graph.outputs}
     for info in strange:
@@ -82,6 +92,18 @@ def name_outputs(model: onnx.ModelProto, inferred: Container[str | None] = ()) -
                 dim.dim_value = new_dim
             elif new_dim.value is not None and _is_of(new_dim.value, names):
                 dim.dim_param = new_dim.value
+
+
+def _with_dims_of(model: onnx.ModelProto, form: ir.Model) -> ir.Model:
+    """Give the tensors of a model's onnx-ir form the dims and types that the model says, in place."""
+    read = require("onnx_ir", extra="onnx").serde.deserialize_value_info_proto
+    values = {
+        value.name: value for value in (*form.graph.inputs, *(value for node in form.graph for value in node.outputs))
+    }
+    for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
+        if info.name in values:
+            read(info, values[info.name])
+    return form
 
 
 def _input_names(model: onnx.ModelProto) -> set[str]:

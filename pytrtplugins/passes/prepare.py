@@ -75,7 +75,7 @@ def prepare_loaded(model: onnx.ModelProto, *, native: bool = False) -> onnx.Mode
     # messages again: ONNX's own inference tells dims and types
     prepared = to_proto(ir_model)
     name_inputs(prepared)
-    prepared = add_dims(prepared)
+    prepared = add_dims(prepared, ir_model)
     for check in (check_operand_types, check_slopes, check_ranks):
         check(prepared)
     if native and any(info.type.WhichOneof("value") is None for info in prepared.graph.output):
