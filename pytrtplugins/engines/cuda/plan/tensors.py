@@ -177,7 +177,7 @@ class Tensors:
             self.formats[copy] = wanted
             self._copies[key] = copy
             if form is None and self._is_read_by_kernels(name, wanted):
-                names, reads = self.read([self.move(name, wanted.dtype)])
+                names, reads = self.read([self.move(name)])
                 attributes = {"operations": (), "results": (0,), "reads": reads}
                 self.steps.append(Step("pointwise", copy, "Move", attributes, names, (copy,)))
                 return copy
