@@ -245,9 +245,9 @@ class PropagateConstants(Pass):
         if node.op_type == "Constant":
             array = array_of(node.outputs[0]) if node.attributes else None
             return None if array is None else [array]
-        if any(attribute.type.name in ("GRAPH", "GRAPHS") for attribute in node.attributes.values()):
-            return None
         if any(value is not None and constant(value) is None for value in node.inputs):
+            return None
+        if any(attribute.type.name in ("GRAPH", "GRAPHS") for attribute in node.attributes.values()):
             return None
         arrays = [array_of(value) for value in node.inputs]  # which copies weights
         input_bytes = sum(array.nbytes for array in arrays if array is not None)

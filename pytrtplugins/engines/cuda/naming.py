@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from ...errors import PytrtpluginsError
 from ..base.failures import as_error
 
 __all__ = ["naming"]
 
 
-@contextmanager
-def naming(name: str, op: str) -> Iterator[None]:
+class naming:
     """Raise what is raised while a node is lowered, planned or built as an error that names the node.
 
     Args:
@@ -23,11 +19,24 @@ def naming(name: str, op: str) -> Iterator[None]:
         BuildError: a library raised an exception of its own type.
         PytrtpluginsError: an error of this package, of the same class and with the same facts.
     """
-    what = f"engine 'cuda' cannot compute node {name!r} ({op})"
-    try:
-        with as_error(what, "cuda"):
-            yield
-    except PytrtpluginsError as error:
-        if not name or repr(name) in str(error):
-            raise
-        raise type(error)(f"{what}: {error}", **{"node": name, "op": op, **error.facts}) from error
+
+    __slots__ = ("_name", "_op")
+
+    def __init__(self, name: str, op: str) -> None:
+        self._name, self._op = name, op
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Exception):
+            return
+        name, op = self._name, self._op
+        what = f"engine 'cuda' cannot compute node {name!r} ({op})"
+        try:
+            with as_error(what, "cuda"):
+                raise error
+        except PytrtpluginsError as explained:
+            if not name or repr(name) in str(explained):
+                raise
+            raise type(explained)(f"{what}: {explained}", **{"node": name, "op": op, **explained.facts}) from explained

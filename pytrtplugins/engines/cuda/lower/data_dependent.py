@@ -17,6 +17,8 @@ __all__ = ["CONTROL_FLOW", "SIZED", "data_dependent_values", "values_read_by"]
 
 CONTROL_FLOW = operators(Trait.SUBGRAPHS)
 _CHOOSE, _READ_DIMS = operators(Trait.DATA_DEPENDENT), operators(Trait.READS_SHAPE)
+_NONE = "pytrtplugins.cuda.no_data_dependent_values"
+"""Key in a graph's notes for passes, which no file keeps."""
 _SOURCES = frozenset((*CONTROL_FLOW, *_CHOOSE))
 SIZED = (
     *(
@@ -60,10 +62,15 @@ def data_dependent_values(graph: ir.Graph) -> set[ir.Value]:
     They are (1) what NonZero and its like give; (2) results of an If with a computed condition, and of a Loop or Scan;
     (3) results of operators whose axes, sizes or counts are computed, where the dims are unknown, or declared and not checked in the
     run (`SIZED`); (4) whatever is made of them.
+
+    A graph without any is marked, since rewrites bring none into it.
     """
+    if graph.meta.get(_NONE):
+        return set()
     free = {str(dim.value) for value in graph.inputs for dim in value.shape or () if not isinstance(dim, int)}
     plain: dict[ir.Value, bool] = {}
     if not any(_is_data_dependent_source(node, plain, free) for node in graph if _may_be_data_dependent_source(node)):
+        graph.meta[_NONE] = True
         return set()
     plain.clear()  # what reads dims of dependent tensors counts as dependent below
     dependent: set[ir.Value] = set()
