@@ -1,5 +1,6 @@
-// Another layout: planes of channels become pixels, or pixels planes, with another type and scale as in `reformat`. Behind nhwc.cu,
-// early.cu, and constants that reformat.py writes: X_KIND, Y_KIND, and SCALED, whether values change although their types are equal.
+// Another layout: planes of channels become pixels, or pixels planes, with another type and scale as in `reformat`; or the same layout
+// with another type, scale or pitch. Behind nhwc.cu, early.cu, and constants that reformat.py writes: X_KIND, Y_KIND, and SCALED,
+// whether values change although their types are equal.
 
 template <int KIND> struct ElementOf { typedef unsigned char type; };
 template <> struct ElementOf<FLOAT> { typedef float type; };
@@ -130,5 +131,46 @@ extern "C" __global__ void __launch_bounds__(256) planes(const void* x, void* y,
 #pragma unroll
     for (int lane = 0; lane < X_LANES; ++lane) {
         if (lane < c) values[static_cast<long long>(lane) * area] = converted(found.values[lane], x_scale, y_scale);
+    }
+}
+
+// SIDE values of a row, from `first` on → as many of another type; those from `columns` to `padded` are zero.
+template <int SIDE>
+__device__ __forceinline__ void convert_run(const X* x, Y* y, int first, int columns, int padded, float x_scale, float y_scale) {
+    Run<X, SIDE * sizeof(X)> given;
+    if (first + SIDE <= columns) {
+        given = *reinterpret_cast<const Run<X, SIDE * sizeof(X)>*>(x + first);
+    } else {
+#pragma unroll
+        for (int lane = 0; lane < SIDE; ++lane) given.values[lane] = first + lane < columns ? x[first + lane] : X();
+    }
+    Run<Y, SIDE * sizeof(Y)> found;
+#pragma unroll
+    for (int lane = 0; lane < SIDE; ++lane) found.values[lane] = converted(given.values[lane], x_scale, y_scale);
+    if (first + SIDE <= padded) {
+        *reinterpret_cast<Run<Y, SIDE * sizeof(Y)>*>(y + first) = found;
+        return;
+    }
+#pragma unroll
+    for (int lane = 0; lane < SIDE; ++lane) {
+        if (first + lane < padded) y[first + lane] = found.values[lane];
+    }
+}
+
+// Rows of values → rows of another type. A thread has `lanes` of them: as many as have 16 bytes in the wider type, whose rows begin at
+// multiples of their bytes, or one. items = rows * groups, the runs of a row.
+extern "C" __global__ void __launch_bounds__(256) convert(const void* x, void* y, unsigned items, unsigned groups, int lanes, int columns,
+                                                          int padded, int x_pitch, int y_pitch, float x_scale, float y_scale) {
+    constexpr int most = X_LANES < Y_LANES ? X_LANES : Y_LANES;
+    unsigned const index = blockIdx.x * 256u + threadIdx.x, row = index / groups;
+    int const first = static_cast<int>(index - row * groups) * lanes;
+    const X* const from = static_cast<const X*>(x) + static_cast<long long>(row) * x_pitch;
+    Y* const to = static_cast<Y*>(y) + static_cast<long long>(row) * y_pitch;
+    begin_kernel();
+    if (index >= items) return;
+    if (lanes == most) {
+        convert_run<most>(from, to, first, columns, padded, x_scale, y_scale);
+    } else {
+        convert_run<1>(from, to, first, columns, padded, x_scale, y_scale);
     }
 }

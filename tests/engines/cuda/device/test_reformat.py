@@ -128,3 +128,26 @@ def test_tensors_may_begin_anywhere(kind, begin):
     np.testing.assert_array_equal(np.delete(whole.view, here, 1), np.delete(before, here, 1))
     convert(part, back)
     np.testing.assert_array_equal(back.view, x.view)
+
+
+@pytest.mark.parametrize(
+    ("kind", "to"), [(DType.FLOAT32, DType.FLOAT16), (DType.FLOAT16, DType.INT8), (DType.INT8, DType.FLOAT32)]
+)
+@pytest.mark.parametrize("pitches", [(24, 32), (48, 24), (21, 23)])
+@pytest.mark.parametrize("begin", [0, 1, 16])
+def test_types_and_pitches_change_within_a_layout(kind, to, pitches, begin):
+    dims = (2, 21, 5, 4)
+    x, memory = filled(Format(dims, kind, pitches[0])), np.full(20 * 2 * 48 * 4, 0x3F, np.uint8)
+    wanted = filled(Format(dims, to, pitches[1]))
+    y = tensor_at(np, memory, begin * to.itemsize, wanted.format)
+    convert(x, y, alone=False, x_scale=0.5, y_scale=0.25)
+    values = x.view.astype(np.float32) * np.float32(0.5)
+    values = np.clip(np.rint(values / np.float32(0.25)), -128, 127) if to is DType.INT8 else values
+    np.testing.assert_array_equal(y.view, values.astype(to.numpy))
+    y.view[...] = 0
+    assert ((memory == 0x3F) | (memory == 0)).all()
+    assert (memory == 0x3F).sum() == memory.size - wanted.view.size * to.itemsize
+    convert(x, y)
+    assert not y.flat.reshape(-1, pitches[1])[
+        ..., 21 : min(pitches[1], -(-21 // y.format.vector) * y.format.vector)
+    ].any()

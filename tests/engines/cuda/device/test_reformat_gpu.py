@@ -67,6 +67,17 @@ def test_tensors_may_begin_anywhere(kind, offset):
     np.testing.assert_array_equal(*convert_on_both(part, x, (offset, offset)))
 
 
+@pytest.mark.parametrize("offset", [0, 1, 16])
+@pytest.mark.parametrize("pitches", [(24, 32), (48, 24), (21, 23), (0, 0)])
+@pytest.mark.parametrize(("kind", "to"), [(FLOAT, HALF), (HALF, INT8), (INT8, FLOAT), (INT8, INT8), (DType.UINT8, FP8)])
+def test_types_and_pitches_change_within_a_layout(kind, to, pitches, offset):
+    dims = (2, 21, 9, 7)
+    x, y = (filled(Format(dims, dtype, pitch)) for dtype, pitch in zip((kind, to), pitches, strict=True))
+    for alone in (False, True):
+        options = {"alone": alone, "x_scale": 0.5, "y_scale": 0.25}
+        np.testing.assert_array_equal(*convert_on_both(x, y, (offset, offset), **options))
+
+
 def test_a_change_of_layout_follows_what_is_queued_before_it():
     """Its kernels may begin before the one in front of them has ended."""
     device = CudaDevice()
