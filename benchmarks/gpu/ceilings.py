@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pytrtplugins.cuda.driver import driver
-from pytrtplugins.engines.cuda.conv.cudnn import cudnn_versions
+from pytrtplugins.engines.cuda.conv.cudnn_frontend import cudnn_versions
 from pytrtplugins.engines.cuda.device.device import CudaDevice
 
 from ..pages.machine import processor_name, versions

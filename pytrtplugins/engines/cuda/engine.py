@@ -28,7 +28,8 @@ from ..base.plugins import forms_run
 from ..base.types import Availability, BuildOptions, ChosenKernel
 from .conv.cache import TacticCache
 from .conv.cublaslt import CublasLtProvider
-from .conv.cudnn import CudnnProvider, check_cudnn, cudnn_versions
+from .conv.cudnn import CudnnProvider
+from .conv.cudnn_frontend import check_cudnn, cudnn_versions
 from .conv.depthwise import DepthwiseProvider
 from .conv.problem import ConvProvider, DirectProvider
 from .conv.search_time import SearchTime

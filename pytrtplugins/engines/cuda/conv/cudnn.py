@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import itertools
 import math
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,18 +12,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ....errors import BuildError, UnavailableError
+from ....errors import BuildError
 from ....tensor import DType
-from ....utils.optional import installed_version, require
 from ..device.device import CudaDevice, Tensor
 from ..device.fence import Fence
 from ..device.layout import FP8, Format
+from .cudnn_frontend import load_frontend, loaded_versions
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch, finishing
 from .search_time import SearchTime
 
-__all__ = ["CudnnProvider", "check_cudnn", "cudnn_versions", "load_frontend"]
+__all__ = ["CudnnProvider"]
 
-_FRONTEND, _LIBRARIES = "nvidia-cudnn-frontend", ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12")
 _X, _W, _SCALE, _BIAS, _RESIDUAL, _RESIDUAL_SCALE, _Y_SCALE, _Y = range(1, 9)
 _Plan = tuple[Any, int, Callable[[], Any]]
 """A cuDNN graph, the index of one of its plans, and a function that returns the plan's workspace."""
@@ -36,59 +33,6 @@ _MAX_PLANS = {"fused": 10, "plain": 4}
 _FEW_PLANS = {"fused": 3, "plain": 1}
 """The same in INT8, where plans are slow to build and seldom the fastest, and in FP32 without TF32 beside handwritten kernels, which took
 0.27 to 0.57 of the best plan's time in the convolutions of YOLOv2 that docs/explanation/cuda_engine_convolutions.md lists."""
-
-
-def check_cudnn() -> str:
-    """Require the frontend, but do not import it: versions before 1.27 import PyTorch where that is installed.
-
-    Returns:
-        Its version.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    if importlib.util.find_spec("cudnn") is None:
-        load_frontend()  # which says what to install
-    return installed_version(_FRONTEND) or "of unknown version"
-
-
-def cudnn_versions() -> dict[str, str]:
-    """Versions of the frontend and of the library: of the packages that are installed, or as the frontend tells them.
-
-    Raises:
-        MissingExtraError: the frontend is not installed.
-        UnavailableError: it finds no cuDNN.
-    """
-    frontend = installed_version(_FRONTEND)
-    for library in _LIBRARIES:
-        numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", installed_version(library))
-        if frontend and numbers:
-            major, minor, patch = map(int, numbers.groups())
-            return {"cudnn-frontend": frontend, "cudnn": str(10000 * major + 100 * minor + patch)}
-    return _loaded_versions(load_frontend())
-
-
-def load_frontend() -> Any:
-    """Import cuDNN's frontend.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    return require("cudnn", extra="cuda", package=_FRONTEND, feature="engine 'cuda'")
-
-
-def _loaded_versions(cudnn: Any) -> dict[str, str]:
-    """Versions of the frontend and of the library that it loads.
-
-    Raises:
-        UnavailableError: the library cannot be loaded.
-    """
-    try:
-        return {"cudnn-frontend": str(cudnn.__version__), "cudnn": str(cudnn.backend_version())}
-    except RuntimeError as error:
-        raise UnavailableError(
-            f"engine 'cuda': NVIDIA's library cuDNN cannot be loaded ({error}).\nDo: pip install nvidia-cudnn-cu13"
-        ) from error
 
 
 class CudnnProvider:
@@ -119,7 +63,7 @@ class CudnnProvider:
             UnavailableError: it finds no cuDNN.
         """
         frontend = load_frontend()
-        _loaded_versions(frontend)
+        loaded_versions(frontend)
         return frontend
 
     @functools.cached_property

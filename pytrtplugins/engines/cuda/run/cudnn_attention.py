@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from ....tensor import DType
-from ..conv.cudnn import load_frontend
+from ..conv.cudnn_frontend import load_frontend
 from ..device.attention import AttentionMaker, AttentionProblem, Operand, attention
 from ..device.device import CudaDevice, Tensor
 from ..device.nhwc import Launch

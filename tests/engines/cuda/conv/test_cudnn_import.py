@@ -79,8 +79,8 @@ def test_an_engine_file_without_cudnns_kernels_never_imports_the_frontend(packag
 
 def test_a_cudnn_that_pip_did_not_install_is_asked_for_its_version(packages):
     program = """
-from pytrtplugins.engines.cuda.conv import cudnn
-cudnn._LIBRARIES = ("nvidia-cudnn-cu0",)
-print(cudnn.cudnn_versions())
+from pytrtplugins.engines.cuda.conv import cudnn_frontend
+cudnn_frontend._LIBRARIES = ("nvidia-cudnn-cu0",)
+print(cudnn_frontend.cudnn_versions())
 """
     assert python(packages, program) == ["{'cudnn-frontend': 'of the module', 'cudnn': '91900'}"]
