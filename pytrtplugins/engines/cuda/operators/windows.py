@@ -105,7 +105,7 @@ def _max_pool(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
 @op("AveragePool")
 def _average_pool(xp: Any, attributes: Attributes, dims: Any, x: Any) -> Any:
     window, outputs = Windows.of(attributes, attributes["kernel_shape"], x.shape[2:], dims[0][2:]), dims[0][2:]
-    sums, counted = sum(part for _, part in window.taps(window.padded(xp, x, 0), outputs)), np.float32(1)
+    sums, counted = sum(part for _, part in window.taps(window.padded(xp, x, 0), outputs)), np.ones((), np.float32)
     for counts in window.counts(attributes, x.shape[2:], outputs):
         counted = counted[..., None] * counts.astype(np.float32)
     return sums / xp.asarray(counted)

@@ -101,8 +101,8 @@ def product_step(step: Step, tensors: Tensors, views: ChannelViews) -> Step:
         if index in repeated:
             names[index] = tensors.expanded(name, repeated[index], result.dtype)
         elif index in found:
-            names[index], *place = found[index]
-            places[index] = place[0], place[1]
+            names[index], first, form = found[index]
+            places[index] = first, form
             views.dense.add(names[index])
         elif name not in tensors.constants:
             names[index] = tensors.as_format(name, linear(tensors.dims(name), result.dtype), exact=True)

@@ -162,10 +162,10 @@ class Tensors:
         """
         source = self.casts.get(name, name)
         if self.is_moved(source):
-            form = wanted if wanted.dtype is self.dtype(source) else self.natural(source)
-            move = self._through_nhwc_copy(self.moves[source], form)
+            target = wanted if wanted.dtype is self.dtype(source) else self.natural(source)
+            move = self._through_nhwc_copy(self.moves[source], target)
             if move is self.moves[source] or not self.alias(source, move):
-                self._add_move_step(source, move, form)
+                self._add_move_step(source, move, target)
         form = self.formats.get(source)
         if form is None and name not in self.constants:
             raise BuildError(f"engine 'cuda': tensor {name!r} is read and nothing computes it", engine="cuda")
