@@ -7,6 +7,7 @@ import pytest
 
 import pytrtplugins.engines.cuda.device.recurrent as module
 from pytrtplugins.cuda.backends.host import available
+from pytrtplugins.engines.cuda.device.device import CudaDevice
 from pytrtplugins.engines.cuda.device.recurrent_form import (
     CLUSTER,
     ONE_BLOCK,
@@ -137,7 +138,7 @@ def test_groups_run_at_the_same_time_if_the_gpu_has_room_for_their_clusters(batc
         assert form == choose_form(shape, True, 132, 16, 227 * 1024, True)
 
 
-class Gpu(module.CudaDevice):
+class Gpu(CudaDevice):
     """Facts of a GPU that runs so many clusters of a size at the same time."""
 
     capability, multiprocessors, number, model = 90, 132, 0, "a GPU"
