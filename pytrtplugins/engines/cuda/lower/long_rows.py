@@ -172,8 +172,8 @@ def _normalized(new: _FloatNodes, node: ir.Node, x: ir.Value, parted: ir.Value, 
         each = new.add("Reshape", [value, np.array(rows.reduced)], f"{what}.by", rows.reduced)
         values = new.add(op, [values, each], what, rows.dims)
     ones = [1] * (len(rows.dims) - 2)
-    for op, value, what in zip(("Mul", "Add"), node.inputs[1:], ("scaled", "moved"), strict=False):
-        factor = np.asarray(array_of(value), np.float32)
+    for op, given, what in zip(("Mul", "Add"), node.inputs[1:], ("scaled", "moved"), strict=False):
+        factor = np.asarray(array_of(given), np.float32)
         factor = factor.reshape(-1, *ones) if node.op_type == "InstanceNormalization" else factor
         values = new.add(op, [values, factor], what, rows.dims)
     return values

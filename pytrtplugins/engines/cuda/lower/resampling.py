@@ -106,8 +106,9 @@ def linear_blend(node: ir.Node, x: Move, dims: Dims) -> Blend | None:
 
 def _changes_nothing(node: ir.Node) -> bool:
     given, wanted = dims_of(node.inputs[0]), dims_of(node.outputs[0])
-    known = given is not None and given == wanted and all(isinstance(dim, int) for dim in given)
-    return known and _resized_axes(node, given, wanted) == []
+    if given is None or wanted is None or given != wanted or not all(isinstance(dim, int) for dim in given):
+        return False
+    return _resized_axes(node, given, wanted) == []
 
 
 def _resized_axes(node: ir.Node, given: Dims, wanted: Dims) -> list[ResizedAxis] | None:
