@@ -12,9 +12,9 @@ from ..plugin.onnx_node import from_node, is_plugin_node
 from ..tensor import Dims, is_concrete
 from ..utils.optional import require
 from ..utils.repeated import keep_items, set_items
-from ..validation import infer_node
+from ..validation import infer_node, validated
 from ..validation.dataflow import downstream, tensors_read
-from .decompose import infer_shapes
+from .decompose import add_shapes
 from .proto import copy_of, has_shape, info_dims, infos_of, node_name, without_data
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def infer_without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
             keep_items(node.attribute, lambda attribute: attribute.name != "plugin_namespace")
     for domain in {node.domain for node in light.graph.node}:
         import_domain(light, domain)
-    return infer_shapes(light)
+    return add_shapes(validated(light, large=False))
 
 
 def import_domain(model: onnx.ModelProto, domain: str) -> None:
