@@ -22,6 +22,7 @@ __all__ = ["ChannelVectors"]
 _SUMS = operators(Trait.ARITHMETIC)
 _CONVOLUTIONS = ("Conv", "ConvTranspose")
 _ALONG = _SUMS | operators(Trait.ACTIVATION) | {"BatchNormalization", "Dropout", "Identity"}
+"""Operators that exporters of convolutional networks write between a convolution and a vector of its channels."""
 
 
 class ChannelVectors(Repair):

@@ -26,6 +26,7 @@ _GLOBAL_POOLS = operators(Trait.GLOBAL_POOL)
 _BROADCASTING = operators(Trait.BROADCASTS) | {"PRelu"}
 _QUANTIZING = ("DequantizeLinear", "QuantizeLinear")
 _REDUCING = frozenset(f"Reduce{name}" for name in ("L1", "L2", "Max", "Mean", "Min", "Sum", "SumSquare"))
+"""Reductions whose axes this pass rewrites; the other three stay as they are."""
 _ALONG_AXIS = {"Concat": 1, "Split": 0, "LogSoftmax": -1, "Softmax": -1, **dict.fromkeys(_QUANTIZING, 1)}
 """Operator → its axis where the node names none."""
 _FOLLOWING = (
