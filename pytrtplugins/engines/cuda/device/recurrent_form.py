@@ -44,6 +44,8 @@ _MAX_PIECES = {256: 32, 512: 16}
 """Threads of a block → pieces of weights that a thread has registers for."""
 _ROUND_COST, _EXCHANGE_COST = 350, {ONE_BLOCK: 40, CLUSTER: 500, WHOLE_GRID: 1100}
 """Cycles of the sums and activations of a round, and of an exchange. All costs here are fitted to times on an H200."""
+_BARRIER_COST = 500
+"""More cycles of an exchange through global memory with a barrier than with step numbers: a round trip to L2; not measured."""
 _SHARED_RATE, _L2_RATE = 128, 50
 """Bytes that a multiprocessor reads in a cycle, from shared memory and from L2."""
 
@@ -198,7 +200,7 @@ class RecurrentForm(ABC):
             time += self.threads * self.own_pieces * _PIECE * self.chunks / rate
         time += exchanges * _EXCHANGE_COST[self.exchange] + self.blocks
         if self.exchange == WHOLE_GRID:
-            time += exchanges * self.buffer * 4 / _L2_RATE
+            time += exchanges * (self.buffer * 4 / _L2_RATE + (0 if self.tagged else _BARRIER_COST))
         room = rooms.get(self.blocks) if self.exchange == CLUSTER else None
         turns = -(-self.grid // multiprocessors) if room is None else -(-self.grid // (self.blocks * max(room, 1)))
         return time * turns
