@@ -94,7 +94,7 @@ class _Kernels(ABC):
         key = address_of(x.flat), address_of(y.flat)
         if (queue := self._launches.get(key)) is None:
             name, grid, numbers = self._chosen(*key)
-            queue = self._kernel(name, grid).bound([x.flat, y.flat, *numbers, *self._scales])
+            queue = self._kernel(name, grid).bound([x.flat, y.flat, *map(int, numbers), *self._scales])
             self._launches[key] = queue
         queue(stream)
 
