@@ -48,7 +48,7 @@ def reformat(
         kernels = _Conversion(device, image, form, padded, x_scale, y_scale)
     elif image.dims == form.dims and h * w > 1:
         kernels = _Transposition(device, image, form, padded, x_scale, y_scale)
-    if kernels is not None and kernels.fits:
+    if kernels is not None and kernels.fits and 0 not in form.dims:
         kernels.load()
         return kernels.launch
     x_numbers = (KINDS[x.dtype], image.strides, x_scale)

@@ -151,3 +151,9 @@ def test_types_and_pitches_change_within_a_layout(kind, to, pitches, begin):
     assert not y.flat.reshape(-1, pitches[1])[
         ..., 21 : min(pitches[1], -(-21 // y.format.vector) * y.format.vector)
     ].any()
+
+
+def test_nothing_is_launched_for_a_tensor_without_values():
+    x, y = filled(linear((0, 3), DType.FLOAT32)), filled(linear((0, 3), DType.FLOAT16))
+    convert(x, y)
+    assert not y.flat.size
