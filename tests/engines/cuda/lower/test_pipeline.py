@@ -314,17 +314,20 @@ def test_the_last_convolution_writes_the_linear_output_itself_behind_a_pool_too(
     assert (found[last] != copied[last]).any() == half, "the output is not rounded to half"
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_a_convolution_writes_a_linear_output_of_float16_itself(size):
-    half, rng = TensorProto.FLOAT16, np.random.default_rng(0)
-    weights = (rng.standard_normal((24, 16, size, size)) / 8).astype(np.float16)
+def half_convolution(size, dims=(2, 16, 6, 7), filters=24):
+    """A convolution whose tensors are float16, and its inputs."""
+    half, rng, result = TensorProto.FLOAT16, np.random.default_rng(0), (dims[0], filters, *dims[2:])
+    weights = (rng.standard_normal((filters, dims[1], size, size)) / 8).astype(np.float16)
     node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[size // 2] * 4)
-    ends = [
-        helper.make_tensor_value_info(name, half, dims) for name, dims in (("x", (2, 16, 6, 7)), ("y", (2, 24, 6, 7)))
-    ]
+    ends = [helper.make_tensor_value_info(name, half, each) for name, each in (("x", dims), ("y", result))]
     graph = helper.make_graph([node], "half", ends[:1], ends[1:], [numpy_helper.from_array(weights, "w")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    inputs = {"x": rng.standard_normal((2, 16, 6, 7)).astype(np.float16)}
+    return model, {"x": rng.standard_normal(dims).astype(np.float16)}
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_convolution_writes_a_linear_output_of_float16_itself(size):
+    model, inputs = half_convolution(size)
     found, execution = run_on_host(prepare(model), inputs, DType.FLOAT16)
     assert [step.kind for step in execution.plan.steps] == ["reformat", "conv"]
     assert_close(found, by_reference(model, inputs), 5e-3)
