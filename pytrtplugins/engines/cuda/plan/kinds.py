@@ -8,6 +8,7 @@ from typing import Any
 from ....model.operator_traits import Trait, operators
 from ....tensor import DType
 from ..device.layout import CODES, Format, linear
+from ..operators.windows import Windows
 from .plan import Step
 from .tensors import FLOATS, Dims, Tensors
 
@@ -23,19 +24,29 @@ __all__ = [
     "is_view_split",
     "lies_as",
     "step_scale",
+    "with_pads",
 ]
 
 _SAME_ORDER = operators(Trait.KEEPS_ORDER)
 
 
 def is_plain_pool(step: Step, tensors: Tensors) -> bool:
-    """Whether the engine's pool kernel takes a pool: NHWC, one output, no dilations, explicit pads."""
+    """Whether the engine's pool kernel takes a pool: NHWC, one output, no dilations."""
     return (
         tensors.image(step.inputs[0]).nhwc
         and len(step.outputs) == 1
         and set(step.attributes.get("dilations", (1,))) == {1}
-        and step.attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
     )
+
+
+def with_pads(step: Step, tensors: Tensors) -> Step:
+    """The step of a pool of images with the pads that ``auto_pad`` SAME means as numbers; other steps are unchanged."""
+    if not step.attributes.get("auto_pad", "NOTSET").startswith("SAME"):
+        return step
+    (_, _, *sizes), (_, _, *outputs) = (tensors.dims(name) for name in (step.inputs[0], step.outputs[0]))
+    window = Windows.of(step.attributes, step.attributes["kernel_shape"], sizes, outputs)
+    pads = {"auto_pad": "NOTSET", "pads": (*window.begins, *window.ends)}
+    return replace(step, attributes={**step.attributes, **pads})
 
 
 def is_linear_pool(step: Step, tensors: Tensors) -> bool:

@@ -177,7 +177,7 @@ class _Planner:
         elif self._moves_enabled and kinds.is_linear_pool(step, tensors) and self._add_indexed(node, step):
             pass
         elif (own and op == "VolumePool") or (op in ("MaxPool", "AveragePool") and kinds.is_plain_pool(step, tensors)):
-            self._add_step(replace(step, kind="pool", inputs=self._inputs_as_nhwc(step)))
+            self._add_step(replace(kinds.with_pads(step, tensors), kind="pool", inputs=self._inputs_as_nhwc(step)))
             self.formats[outputs[0]] = tensors.image(outputs[0])
         elif op == "Cast" and kinds.is_plain_cast(step, tensors):
             move = tensors.moves[inputs[0]] if outputs[0] in self.results and tensors.is_moved(inputs[0]) else None

@@ -119,3 +119,13 @@ def test_a_number_of_a_pad_counts_as_a_value():
     graph = Movements(x=-np.abs(random(2, 3, 6, 8)))
     padded = graph.pad("x", [0, 0, 1, 1, 0, 0, 1, 1], -0.5)
     assert graph.check(graph.add("MaxPool", padded, kernel_shape=[3, 3], strides=[2, 2])) == ["indexed"]
+
+
+@pytest.mark.parametrize("rule", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+@pytest.mark.parametrize("op", OPERATORS)
+def test_behind_a_convolution_the_pads_of_a_rule_are_numbers(op, rule):
+    graph = Graph(x=random(1, 8, 7, 10))
+    at = {"kernel_shape": [3, 2], "strides": [2, 2], "auto_pad": rule}
+    at |= {"count_include_pad": 1} if op == "AveragePool" else {}
+    last = graph.add(op, graph.add("Conv", "x", graph.constant(random(8, 8, 1, 1))), **at)
+    assert [kind for kind in graph.check(last, rtol=1e-4, atol=1e-5) if kind != "reformat"] == ["conv", "pool"]
