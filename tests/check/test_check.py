@@ -16,6 +16,7 @@ from pytrtplugins.layers import Region, Reorg, Yolo
 from pytrtplugins.tensor import DType
 from tests.broken_plugins import ZOO, EnqueueDiffers, MixesTheBatch, WrongDims
 from tests.engines.plugin_models import Scaled
+from tests.small_process import in_small_process
 
 
 @ptp.plugin(namespace="acme")
@@ -32,6 +33,7 @@ class ChannelShuffle(ptp.Plugin):
         return x.reshape(n, self.groups, c // self.groups, h, w).swapaxes(1, 2).reshape(n, c, h, w)
 
 
+@in_small_process
 def test_the_plugin_of_the_first_user_story_passes():
     report = ptp.check_plugin(ChannelShuffle)
     report.raise_if_failed()
@@ -49,16 +51,19 @@ def test_the_plugin_of_the_first_user_story_passes():
     ],
     ids=str,
 )
+@in_small_process
 def test_the_packages_own_layers_pass(plugin):
     ptp.check_plugin(plugin).raise_if_failed()
 
 
 @pytest.mark.parametrize(("broken", "entry"), ZOO, ids=[cls.__name__ for cls, _ in ZOO])
+@in_small_process
 def test_a_defect_is_found_by_its_own_check_alone(broken, entry):
     report = ptp.check_plugin(broken)
     assert [found.name for found in report.failed] == [entry], str(report)
 
 
+@in_small_process
 def test_a_failure_names_the_smallest_shape():
     assert "float32[1, 1, 1, 1]:" in ptp.check_plugin(EnqueueDiffers, engines=[])["enqueue"].detail
     assert "2, 1, 1, 1]" in ptp.check_plugin(MixesTheBatch, shapes=[(3, 6, 4, 4)], engines=[])["batch"].detail
@@ -72,16 +77,19 @@ def test_a_failing_report_raises_with_the_report():
     assert "FAILED" in str(caught.value)
 
 
+@in_small_process
 def test_checks_that_build_on_a_failed_one_are_skipped_with_the_reason():
     entry = ptp.check_plugin(WrongDims)["enqueue"]
     assert entry.skipped
     assert entry.detail == "needs 'dims', which failed"
 
 
+@in_small_process
 def test_the_same_seed_gives_the_same_report():
     assert ptp.check_plugin(EnqueueDiffers, seed=3, engines=[]) == ptp.check_plugin(EnqueueDiffers, seed=3, engines=[])
 
 
+@in_small_process
 def test_given_shapes_are_the_ones_tried():
     entry = ptp.check_plugin(Reorg(stride=3), shapes=[(2, 9, 6, 3)], engines=[])["dims"]
     assert entry.tried == "1 case, 1 set of field values: 2x9x6x3"
@@ -119,6 +127,7 @@ class SplitAndScale(ptp.Plugin):
         return x + y, np.concatenate([x, y], axis=-1)
 
 
+@in_small_process
 def test_several_inputs_and_outputs_pass():
     ptp.check_plugin(SplitAndScale).raise_if_failed()
 
@@ -136,6 +145,7 @@ class AnyDims(ptp.Plugin):
 
 
 @pytest.mark.parametrize("shapes", [None, {"x": (2, 3, 4, 4)}], ids=["found", "around given ones"])
+@in_small_process
 def test_dims_that_output_dims_accepts_and_compute_refuses_are_a_warning(shapes):
     cls = AnyDims if shapes is None else EvenChannels
     report = ptp.check_plugin(cls, shapes=shapes, engines=[])
@@ -287,6 +297,7 @@ def test_an_engine_that_loses_the_constants_of_plugins_is_caught(monkeypatch, lo
     assert words in entry.detail
 
 
+@in_small_process
 def test_checks_are_left_out_by_name():
     report = ptp.check_plugin(ChannelShuffle, engines=[], skip=["damaged bytes", "two threads"])
     assert report.ok
@@ -311,6 +322,7 @@ class TwoRules(ptp.Plugin):
         return x.copy()
 
 
+@in_small_process
 def test_a_rule_of_two_inputs_is_told_in_its_own_words():
     (entry,) = ptp.check_plugin(TwoRules, engines=[]).entries
     assert "TwoRules: weight must have" in entry.detail

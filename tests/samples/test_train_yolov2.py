@@ -265,7 +265,7 @@ def test_the_loss_leads_to_the_boxes(rectangles: Path) -> None:
     torch.manual_seed(0)
     net = network.Yolov2(network.declare_layers((8, 8, 16, 16, 16, 16), 32, 8, 2))
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
-    for _ in range(120):
+    for _ in range(80):
         optimizer.zero_grad()
         loss.region_loss(net(inputs), truth, valid, anchors)[0].backward()
         optimizer.step()
