@@ -67,7 +67,7 @@ def peer_cases(names: tuple[str, ...]) -> list[Any]:
 
 @pytest.fixture(scope="session")
 def zoo(request: pytest.FixtureRequest) -> Iterator[Zoo]:
-    """The networks by name, each made once: those of the session's rows in worker processes, before the first row.
+    """The networks by name, each made once: those of the session's rows in worker processes, in the order of the rows.
 
     Where several processes share the rows, each makes its own networks.
     """
@@ -79,7 +79,8 @@ def zoo(request: pytest.FixtureRequest) -> Iterator[Zoo]:
 
         def find(name: str) -> ZooSubject:
             if name not in made:
-                made[name] = ZooSubject(NETWORKS[name], exports.load(name) if exports else None)
+                loaded = exports.load(name) if exports else None
+                made[name] = ZooSubject(NETWORKS[name], loaded, exports.waiting if exports else 0)
             return made[name]
 
         yield find
@@ -129,6 +130,8 @@ def test_network(name: str, batch: int, zoo: Zoo, clock: Clock, benchmark, reque
             exact, _ = subject.build("fp32", batch, PLAIN)
             with contextlib.closing(network(exact, batch, clock)) as running:
                 row["error_fp32"] = checked(subject, running, batch, "FP32")
+        if subject.exporting:
+            row["exporting"] = subject.exporting
         engine, row["build_s"] = subject.build("fp16", batch)
         _, row["again_s"] = subject.build("fp16", batch)
         ours = stack.enter_context(contextlib.closing(network(engine, batch, clock)))

@@ -1,4 +1,4 @@
-"""The zoo's networks, made and exported in worker processes before the first row, so that a GPU does not wait for one after the other."""
+"""The zoo's networks, made and exported in worker processes side by side, so that a GPU does not wait for one after the other."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import onnx
 import pytest
@@ -32,8 +33,10 @@ _MEMORY_KB = 3_000_000
 class Exports:
     """Modules and ONNX models of networks, in files of one folder.
 
+    Workers run at a low priority, so that they hardly delay the builds of rows whose networks are ready.
+
     Args:
-        names: The networks; those that have no file yet are exported, several at a time.
+        names: The networks, in the order of their rows; those that have no file yet are exported, several at a time.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -41,10 +44,11 @@ class Exports:
         given = os.environ.get(FOLDER)
         self._folder = Path(given or self._session.enter_context(tempfile.TemporaryDirectory(prefix="zoo-")))
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._failures: dict[str, str] = {}
+        self._results: dict[str, Any] = {}
+        self._pool: Any = None
         missing = [name for name in names if not self._file(name, "onnx").exists()]
         if missing:
-            self._export(missing)
+            self._begin(missing)
 
     def __enter__(self) -> Exports:
         return self
@@ -54,41 +58,48 @@ class Exports:
     ) -> None:
         self._session.close()
 
+    @property
+    def waiting(self) -> int:
+        """How many networks are still being exported."""
+        return sum(not result.ready() for result in self._results.values())
+
     def load(self, name: str) -> tuple[nn.Module, onnx.ModelProto]:
-        """A network's module and model.
+        """A network's module and model, once they are there.
 
         Raises:
             pytest.skip.Exception: a library or file of it is not here.
             RuntimeError: its export failed.
         """
-        if name in self._failures:
-            kind, _, text = self._failures[name].partition(": ")
+        model, weights = self._file(name, "onnx"), self._file(name, "pt")
+        if name not in self._results and not model.exists():  # nobody asked for it before
+            self._begin([name])
+        if name in self._results:
+            kind, _, text = self._results[name].get(_LONGEST_S).partition(": ")
             if kind == "Skipped":
                 pytest.skip(text)
-            raise RuntimeError(f"the export failed: {kind}: {text}")
-        model, weights = self._file(name, "onnx"), self._file(name, "pt")
-        if not model.exists():  # nobody asked for it before
-            self._export([name])
-            return self.load(name)
+            if kind:
+                raise RuntimeError(f"the export failed: {kind}: {text}")
         module = torch.load(weights, weights_only=False) if weights.exists() else NETWORKS[name].make()
         return module, onnx.load(model)
 
-    def _export(self, names: Sequence[str]) -> None:
-        workers = max(1, min(len(names), os.cpu_count() or 1, _memory_kb() // _MEMORY_KB))
-        threads = max(1, (os.cpu_count() or 1) // workers)
-        context = multiprocessing.get_context("spawn")
-        with context.Pool(workers, torch.set_num_threads, (threads,)) as pool:
-            found = {name: pool.apply_async(_export, (name, self._folder)) for name in names}
-            for name, result in found.items():
-                try:
-                    failure = result.get(_LONGEST_S)
-                except multiprocessing.TimeoutError:
-                    failure = f"TimeoutError: no answer in {_LONGEST_S:.0f} s"
-                if failure:
-                    self._failures[name] = failure
+    def _begin(self, names: Sequence[str]) -> None:
+        if self._pool is None:
+            cores = os.cpu_count() or 1
+            workers = max(1, min(len(names), cores, _memory_kb() // _MEMORY_KB))
+            context = multiprocessing.get_context("spawn")
+            self._pool = self._session.enter_context(
+                context.Pool(workers, _lower_priority, (max(1, cores // workers),))
+            )
+        self._results.update({name: self._pool.apply_async(_export, (name, self._folder)) for name in names})
 
     def _file(self, name: str, kind: str) -> Path:
         return self._folder / f"{name}.{kind}"
+
+
+def _lower_priority(threads: int) -> None:
+    """Begin a worker."""
+    os.nice(10)
+    torch.set_num_threads(threads)
 
 
 def _export(name: str, folder: Path) -> str:

@@ -36,15 +36,19 @@ class ZooSubject:
     Args:
         network: Which.
         made: Its module and its ONNX model; without them they are made here.
+        exporting: How many other networks worker processes were still exporting then.
 
     Attributes:
         network: The same.
         module: PyTorch's, float32 on the CPU.
         model: The same as ONNX, for any batch.
+        exporting: As it was given; it may have made the builds slower.
     """
 
-    def __init__(self, network: Network, made: tuple[torch.nn.Module, onnx.ModelProto] | None = None) -> None:
-        self.network = network
+    def __init__(
+        self, network: Network, made: tuple[torch.nn.Module, onnx.ModelProto] | None = None, exporting: int = 0
+    ) -> None:
+        self.network, self.exporting = network, exporting
         self.module = made[0] if made else network.make()
         self.model: onnx.ModelProto = made[1] if made else exported(network, self.module)
 

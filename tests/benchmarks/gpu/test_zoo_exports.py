@@ -28,6 +28,6 @@ def test_workers_export_what_a_process_would_make_itself(tmp_path, monkeypatch):
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     with torch.inference_mode():
         np.testing.assert_allclose(session.run(None, {"x": x})[0], module(torch.from_numpy(x)), rtol=1e-3, atol=1e-4)
-    monkeypatch.setattr(Exports, "_export", None)  # files of an earlier session are taken as they are
+    monkeypatch.setattr(Exports, "_begin", None)  # files of an earlier session are taken as they are
     with Exports(["pointnet"]) as exports:
         assert exports.load("pointnet")[1] == model
