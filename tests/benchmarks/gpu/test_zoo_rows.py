@@ -27,12 +27,15 @@ for name in NAMES:
 from benchmarks.gpu import test_zoo, zoo_subject
 from benchmarks.gpu.running import Running
 
+class Engine(Running):
+    choices = {}
+
 class Subject(zoo_subject.ZooSubject):
     def wanted(self, batch):
         with torch.inference_mode():
             return self.module(torch.from_numpy(self.network.inputs(batch))).numpy()
     def running(self, kernels, scale=1.0, **facts):
-        return Running(lambda x: scale * self.wanted(len(x)), lambda: None, kernels, 1000, facts=facts)
+        return Engine(lambda x: scale * self.wanted(len(x)), lambda: None, kernels, 1000, facts=facts)
     def build(self, precision, batch, disable=()):
         if self.network.name == "broken" and precision == "fp16":
             raise ValueError("no kernel takes it\\nfor a long reason")
