@@ -128,7 +128,7 @@ def test_generated_kernels_compile_without_a_gpu(dtype, capability):
         "rows": rows_text(pooled, image.dims, (2, 3), [image], [mean]),
     }
     for name in ("transpose", "pixels", "planes", "convert"):
-        texts[name] = reformat.transpose_text(dtype, DType.INT8, True)
+        texts[name] = reformat.transpose_text(name, dtype, DType.INT8, True)
     for name, text in texts.items():
         cubin = CudaKernel.from_source(text, name).compile(architecture=f"sm_{capability}")
         assert cubin.startswith(b"\x7fELF")

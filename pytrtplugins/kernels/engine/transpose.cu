@@ -1,6 +1,6 @@
 // Another layout: planes of channels become pixels, or pixels planes, with another type and scale as in `reformat`; or the same layout
-// with another type, scale or pitch. Behind nhwc.cu, early.cu, and constants that reformat.py writes: X_KIND, Y_KIND, and SCALED,
-// whether values change although their types are equal.
+// with another type, scale or pitch. Behind nhwc.cu, early.cu, and what reformat.py writes: X_KIND, Y_KIND, SCALED,
+// whether values change although their types are equal, and a macro for the kernel that is wanted.
 
 template <int KIND> struct ElementOf { typedef unsigned char type; };
 template <> struct ElementOf<FLOAT> { typedef float type; };
@@ -26,6 +26,7 @@ __device__ __forceinline__ Y converted(X value, float x_scale, float y_scale) {
 // Values that one access moves.
 template <typename T, int BYTES> struct alignas(BYTES) Run { T values[BYTES / sizeof(T)]; };
 
+#ifdef KERNEL_TRANSPOSE
 // 16 bytes of a row, in accesses of BYTES, of which those from `count` values on are left out: zeros.
 template <int BYTES> __device__ __forceinline__ void load_row(X (&values)[X_LANES], const X* from, int count) {
     constexpr int side = BYTES / sizeof(X);
@@ -50,7 +51,7 @@ __device__ __forceinline__ int place_of(int column, int row) {
 template <int BYTES>
 __device__ __forceinline__ void store_tile(const Y* tile, Y* y, int rows, int columns, int y_pitch) {
     constexpr int side = BYTES / sizeof(Y), pieces = ROWS / side, turns = COLUMNS * pieces / 256;
-#pragma unroll
+#pragma unroll(turns < 4 ? turns : 4)
     for (int turn = 0; turn < turns; ++turn) {
         int const index = turn * 256 + static_cast<int>(threadIdx.x), column = index / pieces, row = index % pieces * side;
         if (column >= columns || row >= rows) continue;
@@ -104,7 +105,9 @@ extern "C" __global__ void __launch_bounds__(256) transpose(const void* x, void*
         store_tile<sizeof(Y)>(tile, to, padded - top, columns - left, y_pitch);
     }
 }
+#endif
 
+#ifdef KERNEL_PIXELS
 // Planes → pixels of 16 bytes of channels, of which those from c on are zero. Grid: pixels, images.
 extern "C" __global__ void __launch_bounds__(256) pixels(const void* x, void* y, int c, int area, int pitch, float x_scale, float y_scale) {
     int const pixel = blockIdx.x * 256 + threadIdx.x;
@@ -119,7 +122,9 @@ extern "C" __global__ void __launch_bounds__(256) pixels(const void* x, void* y,
     }
     *reinterpret_cast<Run<Y, 16>*>(static_cast<Y*>(y) + (image * area + pixel) * pitch) = found;
 }
+#endif
 
+#ifdef KERNEL_PLANES
 // Pixels, whose c channels lie within 16 bytes → planes, likewise.
 extern "C" __global__ void __launch_bounds__(256) planes(const void* x, void* y, int c, int area, int pitch, float x_scale, float y_scale) {
     int const pixel = blockIdx.x * 256 + threadIdx.x;
@@ -133,7 +138,9 @@ extern "C" __global__ void __launch_bounds__(256) planes(const void* x, void* y,
         if (lane < c) values[static_cast<long long>(lane) * area] = converted(found.values[lane], x_scale, y_scale);
     }
 }
+#endif
 
+#ifdef KERNEL_CONVERT
 // SIDE values of a row, from `first` on → as many of another type; those from `columns` to `padded` are zero.
 template <int SIDE>
 __device__ __forceinline__ void convert_run(const X* x, Y* y, int first, int columns, int padded, float x_scale, float y_scale) {
@@ -174,3 +181,4 @@ extern "C" __global__ void __launch_bounds__(256) convert(const void* x, void* y
         convert_run<1>(from, to, first, columns, padded, x_scale, y_scale);
     }
 }
+#endif

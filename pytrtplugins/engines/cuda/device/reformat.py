@@ -100,7 +100,7 @@ class _Kernels(ABC):
 
     def _kernel(self, name: str, grid: _Grid) -> GeneratedKernel:
         if (name, grid) not in self._kernels:
-            text = transpose_text(self._x.dtype, self._y.dtype, self._scales != (1.0, 1.0))
+            text = transpose_text(name, self._x.dtype, self._y.dtype, self._scales != (1.0, 1.0))
             self._kernels[name, grid] = GeneratedKernel(self._device, text, name, grid, _THREADS, in_turns=False)
         return self._kernels[name, grid]
 
@@ -177,15 +177,17 @@ class _Conversion(_Kernels):
 
 
 @functools.cache
-def transpose_text(x: DType, y: DType, is_scaled: bool) -> str:
-    """The source of the kernels ``transpose``, ``pixels``, ``planes`` and ``convert``.
+def transpose_text(name: str, x: DType, y: DType, is_scaled: bool) -> str:
+    """The source of one of the kernels ``transpose``, ``pixels``, ``planes`` and ``convert``.
 
     Args:
+        name: Which.
         x: Element type of the input.
         y: Element type of the output.
         is_scaled: Whether values change even where both types are the same.
     """
-    lines = [f"constexpr int X_KIND = {KINDS[x]}, Y_KIND = {KINDS[y]};", f"constexpr bool SCALED = {int(is_scaled)};"]
+    lines = [f"#define KERNEL_{name.upper()}", f"constexpr int X_KIND = {KINDS[x]}, Y_KIND = {KINDS[y]};"]
+    lines.append(f"constexpr bool SCALED = {int(is_scaled)};")
     return "\n".join((sources("early.cu", "codes.cu", "activations.cu", "nhwc.cu"), *lines, sources("transpose.cu")))
 
 
