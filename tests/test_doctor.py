@@ -42,6 +42,7 @@ def test_extras_tell_versions_of_what_is_here_and_the_command_for_what_is_not(mo
         "pytrtplugins[cpu]; extra == 'all'",
         "pytrtplugins[cpu]; extra == 'vision'",
         "numpy; extra == 'vision'",
+        *(f"numpy; extra == '{name}'" for name in ("all", "dev", "docs", "mutation")),
     )
     cpu, vision = extras()
     assert (cpu.name, cpu.installed, cpu.missing) == ("cpu", (("numpy", np.__version__),), ("no-such-package",))

@@ -94,6 +94,20 @@ def test_types_that_the_plugin_does_not_take_are_said():
     assert "int64" in str(report.failed)
 
 
+def test_a_plugin_of_any_number_of_inputs_has_at_most_64():
+    @ptp.plugin(namespace="tests.own")
+    class Sum(ptp.Plugin):
+        def output_dims(self, *inputs):
+            return inputs[0]
+
+        def compute(self, *arrays):
+            return sum(arrays)
+
+    assert len(own_inputs(Sum(), [TABLE] * 64)) == 64
+    with pytest.raises(UsageError, match="65 are given"):
+        own_inputs(Sum(), [TABLE] * 65)
+
+
 def test_inputs_are_cut_when_a_case_becomes_smaller_and_drawn_from_their_values_elsewhere():
     index = np.array([2, 3, 2, 3], np.int32)
     (case,) = given_cases(Rows(), [((4, 3), (4,))], 0, own_inputs(Rows(), [TABLE, index]))

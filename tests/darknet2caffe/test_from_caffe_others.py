@@ -249,6 +249,8 @@ WRONG = {
     "axis 4 of 4 axes": layer("Softmax", "softmax_param { axis: 4 }"),
     "only axis: 1": layer("InnerProduct", "inner_product_param { num_output: 1 axis: 2 }"),
     "of one shape": layer("Flatten", tops="b") + layer("Eltwise", bottoms="data b"),
+    "1 coeff of 2 blobs": layer("Eltwise", "eltwise_param { coeff: 2 }", bottoms="data data"),
+    "2 coeff of 2 blobs": layer("Eltwise", "eltwise_param { operation: MAX coeff: 1 coeff: 2 }", bottoms="data data"),
     "different numbers of axes": layer("Flatten", tops="b") + layer("Concat", bottoms="data b"),
     "unknown parameters": layer("Reorg", "reorg_param { steps: 2 }"),
     "expected at least 1": layer("Reorg", "reorg_param { stride: 0 }"),

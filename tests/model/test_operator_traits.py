@@ -146,6 +146,10 @@ def test_schemas_have_graphs_where_operators_have_subgraphs():
     assert names - {"SequenceMap"} == operators(Trait.SUBGRAPHS)  # of a sequence: ONNX writes it with Loop
 
 
+def test_operators_whose_dims_depend_on_values_are_known():
+    assert operators(Trait.DATA_DEPENDENT) == {"Compress", "NonMaxSuppression", "NonZero", "Unique"}
+
+
 @pytest.mark.parametrize("op", sorted(operators(Trait.DATA_DEPENDENT)))
 def test_no_dims_follow_from_dims(op):
     known: dict[str, list[tuple[int, ...]]] = {"NonMaxSuppression": [(1, 5, 4), (1, 2, 5)], "Compress": [(4, 3), (4,)]}

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from pytrtplugins.errors import MissingExtraError, NoDataError, UsageError
 from pytrtplugins.models import ClassResult, Evaluation, draw_curves
+from pytrtplugins.models.curves import _escape_text
 from pytrtplugins.vision import load_image
 
 
@@ -119,6 +120,11 @@ def test_any_name_can_be_drawn(few, tmp_path, name):
     kept = name if len(name) <= 24 else name[:21] + "..."
     shown = kept.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     assert any(text.endswith(f"  {shown} (2)") for text in texts(tmp_path / "curves.svg"))
+
+
+@pytest.mark.parametrize(("text", "shown"), [("a$cde", r"a\$cde"), ("abcdef", "ab...")])
+def test_a_text_is_shortened_where_it_is_longer_than_its_limit(text, shown):
+    assert _escape_text(text, 5) == shown
 
 
 def test_the_suffix_chooses_the_format(few, many, tmp_path):

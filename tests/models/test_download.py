@@ -39,6 +39,21 @@ def test_the_three_files_arrive_as_they_are(server, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "names"),
+    [
+        ("yolov2-voc", "voc.names"),
+        ("yolov2-tiny-voc", "voc.names"),
+        ("yolov2", "coco.names"),
+        ("yolov2-tiny", "coco.names"),
+        ("yolov3-tiny", "coco.names"),
+    ],
+)
+def test_each_network_has_the_classes_of_what_it_was_trained_with(server, tmp_path, name, names):
+    server.files.update({f"/cfg/{name}.cfg": CFG, f"/data/{names}": b"cat\ndog\n", f"/files/{name}.weights": WEIGHTS})
+    assert fetch(server, tmp_path, name).names.name == names
+
+
 def test_a_bar_shows_on_a_terminal_how_much_has_come(server, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     fetch(server, tmp_path)

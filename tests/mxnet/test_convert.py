@@ -322,6 +322,13 @@ def test_inputs_whose_dims_nobody_knows_are_asked_for(tmp_path):
         from_mxnet(*files, shapes={"data": (0,)})
 
 
+def test_what_is_multiplied_with_a_matrix_of_another_kind_has_unknown_dims(tmp_path):
+    net = Symbol()
+    net.node("broadcast_mul", "scaled", net.variable("data"), net.drawn("scales", 1, 4))
+    with pytest.raises(ModelError, match="which dims this input has"):
+        from_mxnet(*net.write(tmp_path))
+
+
 @pytest.mark.parametrize("name", ["mobilefacenet-y1"])
 def test_a_published_network_equals_its_repaired_export(name):
     folder = SHARED / name

@@ -49,3 +49,11 @@ def test_every_layer_has_a_place_on_the_axis(draw):
     axes = figure.axes[0]
     assert axes.get_xlim() == (-1, 5)
     assert [label.get_text() for label in axes.get_xticklabels()] == [row["name"] for row in rows]
+
+
+def test_shares_of_clipped_values_are_drawn_in_percent():
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    draw_ranges(figure, [{"name": "conv", "amax": 3, "limit": 2, "clipped": share} for share in (0, 0.25)])
+    clipped = figure.axes[1]
+    assert clipped.get_ylabel() == "clipped values, %"
+    assert [bar.get_height() for bar in clipped.patches] == [0, 25]

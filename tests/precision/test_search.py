@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import CalibrationTable, MinMaxCalibrator
@@ -273,6 +273,14 @@ def test_what_all_steps_cost_together_is_within_the_budget():
     result = run(model, tolerance=tolerance, budget=Budget(max_latency_ratio=ratio))
     assert result.precisions.layers
     assert max(step.latency_us for step in result.steps) <= ratio * result.latency_before_us
+
+
+def test_the_worst_output_counts():
+    model = overflowing()
+    model.graph.output.insert(0, helper.make_tensor_value_info("conv1", TensorProto.FLOAT, None))
+    result = run(model)
+    assert result.final_before == searched(overflowing).final_before > 1
+    assert result.offenders == ("conv3",)
 
 
 def test_the_judge_decides_where_there_is_one():

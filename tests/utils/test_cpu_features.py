@@ -1,5 +1,7 @@
 """What the processor can do, and what it may do."""
 
+from pathlib import Path
+
 import pytest
 
 from pytrtplugins.engines.host.int8 import safe_weight_levels
@@ -32,6 +34,21 @@ def cpuinfo(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"])
 def test_features_that_onednn_may_not_use_are_not_there(cpuinfo, monkeypatch, name, limit, expected):
     monkeypatch.setenv(name, limit)
+    assert cpu_features(cpuinfo) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("flags : avx512_vnni", {"vnni"}),
+        ("flags : avx_vnni", {"vnni"}),
+        ("Features : asimd", {"neon"}),
+        ("Features : asimddp", {"dotprod"}),
+        ("Features : i8mm", {"i8mm"}),
+    ],
+)
+def test_each_of_linuxs_words_alone_is_known(cpuinfo, line, expected):
+    Path(cpuinfo).write_text(f"{line}\n")
     assert cpu_features(cpuinfo) == expected
 
 

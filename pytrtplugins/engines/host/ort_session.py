@@ -110,7 +110,7 @@ def make_session(
     """
     ort = require("onnxruntime", extra="cpu", feature="engines 'onnxruntime' and 'cpu'")
 
-    def session(model: onnx.ModelProto, *, optimized: bool = True) -> Any:
+    def session(model: onnx.ModelProto, *, optimized: bool) -> Any:
         options = ort.SessionOptions()
         options.log_severity_level = _ERRORS
         options.intra_op_num_threads = threads

@@ -347,7 +347,6 @@ class ModelRegistry:
             ModelRegistryError: there is no such model.
         """
         self.folder.check()
-        check_name(name)
         numbers = self._numbers(name)
         if not numbers:
             names = ", ".join(self.names()[:20]) or "none"

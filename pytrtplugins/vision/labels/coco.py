@@ -125,7 +125,7 @@ class _FileReader:
         if any(side in (None, 0, "", "0") for side in sides):
             return self._photos.size(photo)
         width, height = (_id(side) for side in sides)
-        if not isinstance(width, int) or not isinstance(height, int) or not 0 < min(width, height) <= _MAX_SIDE:
+        if not isinstance(width, int) or not isinstance(height, int) or min(width, height) <= 0:
             raise ValueError(f"expected its width and height, found {shorten(sides)}")
         if max(width, height) > _MAX_SIDE:
             raise ValueError(f"expected a width and height of at most {_MAX_SIDE:,}, found {shorten(sides)}")

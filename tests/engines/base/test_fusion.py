@@ -1,5 +1,6 @@
 """Which nodes of a network an engine runs as one kernel, as onnxruntime, OpenVINO and a plan of engine cuda tell it."""
 
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -8,7 +9,7 @@ from onnx import numpy_helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import MinMaxCalibrator
-from pytrtplugins.engines.base.fusion import Part, fusion_of
+from pytrtplugins.engines.base.fusion import Fusion, Part, fusion_of
 from pytrtplugins.engines.base.fusion_chart import draw_fusion
 from tests.onnx_parts import info, model, node
 from tests.randomness import generator
@@ -119,3 +120,13 @@ def test_the_picture_has_a_box_for_each_node_and_each_kernel(tmp_path):
     assert tops == sorted(set(tops))
     grey = [each for each in boxes if each.get("fill") == "#b8b8b8"]
     assert len(grey) == len(found.before) == 1
+
+
+def test_arcs_are_the_wider_the_more_nodes_they_skip_and_lie_within_the_picture(tmp_path):
+    edges = ((0, 1), (0, 2), (0, 4), (0, 90))
+    found = Fusion(("n",) * 91, ("Relu",) * 91, edges, (), tuple(range(91)))
+    draw_fusion(found, tmp_path / "f.svg")
+    curves = re.findall(r"M(\d+) \S+ C(-?\d+) ", (tmp_path / "f.svg").read_text())
+    widths = [int(left) - int(control) for left, control in curves]
+    assert widths == sorted(set(widths))
+    assert min(int(control) for _, control in curves) > 0

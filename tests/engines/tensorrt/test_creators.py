@@ -13,6 +13,7 @@ from pytrtplugins.engines.tensorrt.creators import creator, register, register_k
 from pytrtplugins.errors import RegistryError, UnavailableError, UsageError
 from pytrtplugins.layers import Reorg
 from pytrtplugins.plugin.registry import PluginKey
+from tests.interleaving import Interleaving
 from tests.user_plugins import Copy
 
 from .user_plugins import Scale
@@ -91,8 +92,9 @@ def test_a_key_that_an_engine_names_is_looked_up_with_near_matches(api):
         register_key(PluginKey("test.tensorrt", "Scal", "1"))
 
 
-def test_what_takes_anothers_place_is_kept_alone(monkeypatch):
-    """With a registry that notes its calls, where TensorRT is not installed."""
+@pytest.fixture
+def calls(monkeypatch):
+    """Calls of a registry that notes them, where TensorRT is not installed."""
     calls: list[tuple[object, ...]] = []
     registry = SimpleNamespace(
         register_creator=lambda made, namespace: calls.append(("register", made.cls, namespace)) or True,
@@ -104,6 +106,28 @@ def test_what_takes_anothers_place_is_kept_alone(monkeypatch):
     monkeypatch.setattr(
         creators, "creator", lambda cls, interface, package: SimpleNamespace(cls=cls, interface=interface)
     )
+    return calls
+
+
+@pytest.mark.parametrize("change", [register, unregister])
+def test_one_thread_alone_changes_the_registry(monkeypatch, calls, change):
+    class Registered(dict):
+        def get(self, *key):
+            both.inside()
+            return super().get(*key)
+
+        def pop(self, *key):
+            both.inside()
+            return super().pop(*key)
+
+    both, layer = Interleaving(creators._lock), define()
+    monkeypatch.setattr(creators, "_lock", both.lock)
+    monkeypatch.setattr(creators, "_registered", Registered())
+    both.run(*[lambda: change(layer, package="anothers")] * 2)
+    assert both.order == ["first", "second"]
+
+
+def test_what_takes_anothers_place_is_kept_alone(calls):
     old, new, other = define(number=1), define(number=2), define("2")
     namespace = "test.tensorrt.creators"
     for cls in (old, other, new):

@@ -211,6 +211,19 @@ def test_a_request_that_points_elsewhere_is_refused_by_the_engine_process(shared
         each.close()
 
 
+def test_an_error_that_is_longer_than_its_room_is_cut_there(shared):
+    slots = shared.backend._slots
+    first, count, generation = slots.take(4096)
+    peer = engine_process._CpuPeer(socket.socket(), slots.block)
+    room = slots.block.part(first, 64, 8)
+    room[:] = b"\x55" * 8
+    record = Record(Kind.REQUEST, 0, 0, first, generation, 64, 5)
+    ((answer, _),) = Reader().feed(engine_process._error_record(peer, record, 500, "overflow"))
+    assert (answer.length, bytes(room)) == (5, b"overf\x55\x55\x55")
+    slots.give_back(first, count)
+    peer.sock.close()
+
+
 @pytest.mark.parametrize("gone", [True, False], ids=["its stream has ended", "its slot has another request"])
 def test_an_answer_for_a_cpu_process_that_died_leaves_its_slots_alone(shared, gone):
     """The process that replaces it has the same memory, and other requests in it."""

@@ -138,6 +138,9 @@ def test_a_pod_has_time_to_drain_and_no_rights_that_it_does_not_need(model, tmp_
     assert (security["capabilities"], security["allowPrivilegeEscalation"]) == ({"drop": ["ALL"]}, False)
     assert server["resources"]["limits"] == {"memory": "6000Mi", "nvidia.com/gpu": 1}
     assert {name for name in server if name.endswith("Probe")} == {"startupProbe", "readinessProbe", "livenessProbe"}
+    startup = server["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] == 10 * 60
+    assert startup["periodSeconds"] <= 10
 
 
 def test_keys_are_a_reference_to_a_secret_and_never_in_a_file(model, tmp_path):

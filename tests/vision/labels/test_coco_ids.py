@@ -104,6 +104,7 @@ def remove(part, key):
         (change_images(width="wide"), "a.jpg: expected its width and height, found ['wide', 20]", ["b.jpg"]),
         (change_images(width=-40), "a.jpg: expected its width and height, found [-40, 20]", ["b.jpg"]),
         (change_images(height=[20]), "a.jpg: expected its width and height, found [40, [20]]", ["b.jpg"]),
+        (change_images(width=0x100001, height=0x100001), "a.jpg: expected a width and height of at most 1,048,576", ["b.jpg"]),
         (change_images(width=1 << 40), "a.jpg: expected a width and height of at most 1,048,576", ["b.jpg"]),
         (change_images(file_name=""), "labels.json: the image 1: expected a file_name, found ''", ["b.jpg"]),
     ],

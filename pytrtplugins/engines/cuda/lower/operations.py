@@ -222,7 +222,7 @@ def _shrink(writer: Writer, node: ir.Node) -> int:
 
 def _pow(writer: Writer, node: ir.Node) -> int:
     kind, (x, exponent) = _type(node.outputs[0]), _reads(writer, node)
-    if isinstance(exponent, Number) and kind in _FRACTIONS and float(exponent.text) == 2:
+    if isinstance(exponent, Number) and float(exponent.text) == 2:
         return writer.emit("Mul", kind, x, x)
     return writer.emit("Pow", kind, x, exponent)
 

@@ -53,6 +53,12 @@ def test_codes_of_fp8_are_right_but_for_few_neighbours(share, codes, right):
     assert TIMER._agrees(problem(FP8, FP8), *(decoded(np, each, FP8) for each in (found, wanted))) is right
 
 
+@pytest.mark.parametrize("asked", [STRICT, HALF, problem(DType.INT8, DType.INT8), problem(FP8, FP8)])
+def test_zeros_are_right_where_zeros_are_wanted(asked):
+    zeros = np.zeros_like(WANTED)
+    assert TIMER._agrees(asked, zeros, zeros) is True
+
+
 def test_what_is_off_in_all_codes_of_fp8_is_wrong():
     found, wanted = (decoded(np, encoded(np, factor * WANTED, FP8, {}), FP8) for factor in (101, 100))
     assert TIMER._agrees(problem(FP8, FP8), found, wanted) is False
