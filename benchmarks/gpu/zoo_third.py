@@ -19,9 +19,20 @@ from .zoo_second import make_timm
 __all__ = ["SEED", "THIRD", "draw"]
 
 _COUNT, _LARGEST_SIDE, _MAX_WEIGHTS = 10, 256, 100_000_000
-SEED = 0
+SEED = 0xDC92813E
 """The first 8 hexadecimal digits of the commit with the last kernel before the draw."""
-SIDES: dict[str, int] = {}
+SIDES: dict[str, int] = {
+    "vit_wee_patch16_reg1_gap_256": 256,
+    "eca_resnet33ts": 256,
+    "dpn48b": 224,
+    "pit_s_224": 224,
+    "twins_pcpvt_large": 224,
+    "starnet_s050": 224,
+    "ghostnet_100": 224,
+    "skresnet18": 224,
+    "dla60x": 224,
+    "lcnetv2_base": 224,
+}
 """What `draw` gives for `SEED` and timm 1.0.31: network → side of its images."""
 THIRD: dict[str, dict[str, Any]] = {
     name: {"module": partial(make_timm, name), "side": side} for name, side in SIDES.items()
