@@ -267,6 +267,12 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize("window", ["stride: 2", "pad: 1", "kernel_size: 1", "kernel_h: 1", "kernel_w: 1"])
+def test_global_pooling_has_no_window(tmp_path, window):
+    with pytest.raises(ModelError, match="global_pooling with a window"):
+        from_caffe(*write_caffe(tmp_path, HEADER + POOLING % f"global_pooling: true {window}"))
+
+
 @pytest.mark.parametrize("message", WRONG)
 def test_what_is_not_converted_is_refused_with_its_line(tmp_path, message):
     files = write_caffe(tmp_path, HEADER + WRONG[message])

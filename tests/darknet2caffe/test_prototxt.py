@@ -38,14 +38,14 @@ def test_all_forms_of_values_are_read():
     text = """
     # a comment
     a: 1, b: -2; c: 0x1F d: 010 e: .5f f: 1e3   g: [1, 2, 3] h: [] i: inf j: -nan
-    k: "x # no comment" l: 'it\\'s \\303\\251\\x41\\n' m: MAX n: true
+    k: "x # no comment" l: 'it\\'s \\303\\251\\x41\\n' m: MAX n: true t: '\\a\\b\\f\\r\\t\\v\\\\'
     o { p: 1 } q: { p: 2 } r < p: 3 > s: [ { p: 4 }, { p: 5 } ]
     """
     found = parse_prototxt(text).mapping()
     assert math.isnan(found.pop("j"))
     assert found == {
         **{"a": 1, "b": -2, "c": 31, "d": 8, "e": 0.5, "f": 1000.0, "g": [1, 2, 3], "i": math.inf},
-        **{"k": "x # no comment", "l": "it's éA\n", "m": "MAX", "n": True},
+        **{"k": "x # no comment", "l": "it's éA\n", "m": "MAX", "n": True, "t": "\a\b\f\r\t\v\\"},
         **{"o": {"p": 1}, "q": {"p": 2}, "r": {"p": 3}, "s": [{"p": 4}, {"p": 5}]},
     }
 

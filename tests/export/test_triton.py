@@ -199,6 +199,14 @@ def test_a_plugin_that_must_know_its_dims_first_is_refused_for_that_reason(tmp_p
         export_triton(plugin_net(("N", 4, "h", "w"), Shuffle(2)), tmp_path, name="net")
 
 
+def test_functions_of_the_model_itself_are_known(tmp_path):
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17, "own": 1]>
+        g (float[N, 4] x) => (float[N, 4] y) { y = own.Twice (x) }
+        <domain: "own", opset_import: ["": 17]> Twice (a) => (b) { b = Add (a, a) }""")
+    export_triton(model, tmp_path, name="net")
+    assert (tmp_path / "net" / "1" / "model.onnx").is_file()
+
+
 def test_operators_that_nobody_knows_are_refused(tmp_path):
     with pytest.raises(ModelError, match=r"'odd' \(vendor::Odd\): it is neither an ONNX operator nor a plugin"):
         export_triton(network([node("Odd", "x", "y", "odd", domain="vendor")]), tmp_path, name="net")

@@ -139,6 +139,39 @@ def test_operators_equal_formulas(tmp_path, net, expected):
     np.testing.assert_allclose(result(tmp_path, net, X), expected, rtol=2e-5, atol=1e-6)
 
 
+POSITIVE = abs(X) + 0.5
+FORMULAS = {
+    "log_softmax": np.log(np.exp(POSITIVE) / np.exp(POSITIVE).sum(-1, keepdims=True)),
+    "sigmoid": 1 / (1 + np.exp(-POSITIVE)),
+    "exp": np.exp(POSITIVE),
+    "sqrt": np.sqrt(POSITIVE),
+    "negative": -POSITIVE,
+    "identity": POSITIVE,
+    "stop_gradient": POSITIVE,
+}
+PAIRS = {"Add": ("plus", np.add), "Sub": ("minus", np.subtract), "Mul": ("mul", np.multiply), "Div": ("div", np.divide)}
+
+
+@pytest.mark.parametrize("op", FORMULAS)
+def test_an_operator_without_parameters_equals_its_formula(tmp_path, op):
+    np.testing.assert_allclose(result(tmp_path, one(op), POSITIVE), FORMULAS[op], rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("op", "word", "formula"), [(op, *pair) for op, pair in PAIRS.items()] + [("", "power", np.power)]
+)
+def test_arithmetic_has_all_of_its_names(tmp_path, op, word, formula):
+    pairs = [f"elemwise_{op.lower()}", f"broadcast_{op.lower()}", f"_{word}", f"_{word.title()}"] if op else []
+    for name in pairs:
+        net = Symbol()
+        x = net.variable("data")
+        net.node(name, "y", x, net.node("_MulScalar", "double", x, scalar=2))
+        np.testing.assert_allclose(result(tmp_path, net, POSITIVE), formula(POSITIVE, 2 * POSITIVE), rtol=2e-5)
+    for name, expected in {"_": formula(POSITIVE, 3), "_r": formula(3, POSITIVE)}.items():
+        for op_name in (f"{name}{word}_scalar", f"{name.title()}{word.title()}Scalar"):
+            np.testing.assert_allclose(result(tmp_path, one(op_name, scalar=3), POSITIVE), expected, rtol=2e-5)
+
+
 def test_gelu_and_selu_equal_their_formulas(tmp_path):
     import math
 

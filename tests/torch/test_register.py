@@ -161,8 +161,16 @@ def test_an_array_is_no_attribute_of_an_operator():
         ptp.torch.register(WithArray)
 
 
+@ptp.plugin(namespace="test.torch")
+class InputAlone(Doubled):
+    def supports_format(self, position, descs):
+        return position == 0
+
+
 @pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
-@pytest.mark.parametrize(("plugin", "form"), [(Doubled(), "enqueue"), (SumAndHalf(), "compute")])
+@pytest.mark.parametrize(
+    ("plugin", "form"), [(Doubled(), "enqueue"), (SumAndHalf(), "compute"), (InputAlone(), "compute")]
+)
 def test_on_a_gpu_the_plugin_is_configured_once_and_queued_with_its_workspace(monkeypatch, plugin, form):
     """With NumPy in CuPy's place."""
     made, streams = [], []

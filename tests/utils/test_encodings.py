@@ -27,6 +27,8 @@ def test_utf_8_is_taken_with_or_without_its_mark(text):
         ("naïve Müßiggang", "cp1252", "WINDOWS-1252", 1),
         ("éèê", "cp1252", "WINDOWS-1252", 1),
         (CHINESE * 20_000, "gb2312", "GB2312", 2),
+        ((2**16 - 1) * "\xb0" + "\xb0", "latin-1", "GB2312", 1),
+        ("a" + (2**16 - 1) * "\xb0", "latin-1", "WINDOWS-1252", 1),  # half a character at the end
     ],
 )
 def test_another_encoding_is_named(text, encoding, name, line):

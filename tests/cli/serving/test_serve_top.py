@@ -107,6 +107,13 @@ def test_what_is_no_server_is_one_line_and_the_next_command(pytrt, server, url, 
     assert "Do: " in err
 
 
+@pytest.mark.parametrize(("size", "code"), [(16 << 20, 0), ((16 << 20) + 1, 2)])
+def test_metrics_have_16_mib_at_most(pytrt, server, size, code):
+    server.files["/metrics"] = METRICS + b"# " + (size - len(METRICS) - 3) * b"x" + b"\n"
+    found, _, err = pytrt("serve-top", server.url, "--once", "--interval", "0.1")
+    assert (found, "more than 16 MiB" in err) == (code, bool(code))
+
+
 def test_a_key_goes_with_the_request(pytrt, server, monkeypatch):
     monkeypatch.setenv("PYTRT_API_KEY", "pytrt_secret")
     assert serve_top._headers() == {"Authorization": "Bearer pytrt_secret"}

@@ -3,11 +3,13 @@
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from pytrtplugins.bench import Benchmark, Row
 from pytrtplugins.cli.shared import tables
 from pytrtplugins.cli.shared.config import Default, Defaults
 from pytrtplugins.cli.shared.tables import print_benchmark, print_defaults, print_offers, print_ran, print_report
+from pytrtplugins.doctor import Extra
 
 
 def cells(capsys, beginning):
@@ -104,3 +106,11 @@ def test_the_doctor_has_the_seconds_of_a_build_and_the_microseconds_of_a_run(cap
     }
     print_report(SimpleNamespace(machine={}, extras=[], engines=[SimpleNamespace(**engine)]))
     assert "right; built in 0.25 s, 120 µs a run" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_doctor_has_the_packages_of_an_extra_and_what_is_missing(capsys, monkeypatch):
+    monkeypatch.setattr(tables, "console", lambda: Console(width=200))
+    extra = Extra("cpu", "a CPU", (("numpy", "2.1"), ("openvino", "2026.1")), ("onnxruntime",))
+    print_report(SimpleNamespace(machine={}, extras=[extra], engines=[]))
+    command = 'pip install "pytrtplugins[cpu]"'
+    assert cells(capsys, "cpu") == f"cpu a CPU missing: onnxruntime numpy 2.1, openvino 2026.1 {command}"

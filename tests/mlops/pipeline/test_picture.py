@@ -1,5 +1,6 @@
 """The picture of a pipeline: where its steps stand, and in which colours."""
 
+import re
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -41,6 +42,10 @@ def test_the_picture_has_room_for_its_rows_and_colours_for_its_states(tmp_path):
     root = ElementTree.fromstring(text)
     sizes = [float(root.get(key).removesuffix("pt")) for key in ("width", "height")]
     assert sizes == pytest.approx([72 * 2 * (2.3 + 0.25), 72 * (4 * (0.5 + 0.42) + 0.42)])
+    lefts = [float(re.search(rf"<!-- {name} -->\s+<g [^>]*translate\(([\d.]+) ", text)[1]) for name in GRAPH]
+    middle, beside = (2 * (2.3 + 0.25) - 2.3) / 2, 0.25 / 2  # of boxes, whose texts begin 0.1 inches inside
+    others = {"draw": beside + 2.3 + 0.25, "train": beside}
+    assert lefts == pytest.approx([72 * (0.1 + others.get(name, middle)) for name in GRAPH])
     colours = ["#009e73", "#e69f00", "#d55e00", "#cc79a7", "#0072b2"]
     for state, colour in zip(states, colours, strict=True):
         drawn = text.partition(f"<!-- ■ {state} -->")[2].partition("</g>")[0]

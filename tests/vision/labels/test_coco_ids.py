@@ -76,6 +76,12 @@ def change_annotations(**values):
     return lambda facts: facts["annotations"][0].update(values)
 
 
+def test_a_side_may_have_1048576_pixels(read):
+    changed = facts()
+    change_images(width=1 << 20, height=1 << 20)(changed)
+    assert not read(changed).problems
+
+
 def remove(part, key):
     return lambda facts: facts[part][0].pop(key)
 

@@ -13,6 +13,7 @@ from pytrtplugins.engines.cuda.conv.search_time import SearchTime
 from pytrtplugins.engines.cuda.device.layout import channels_last
 from pytrtplugins.errors import BuildError
 from pytrtplugins.tensor import DType
+from tests.interleaving import Interleaving
 
 PLANS = ["a", "b", "a", "c", "d", "e"]
 """Names as heuristics give them: two of one name, and one whose results differ from run to run."""
@@ -145,6 +146,35 @@ def test_a_known_tactic_builds_its_own_plan_alone_and_once(frontend, tactic, bui
     for _ in range(2):
         provider.prepare(problem(), tactic, operands(), Scratch())
     assert frontend.built == built
+
+
+@pytest.mark.parametrize(
+    ("owner", "step", "call"),
+    [
+        (Frontend, "pygraph", lambda provider: list(provider.tactics(problem()))),
+        (Graph, "build_plan_at_index", lambda provider: provider.prepare(problem(), "fused:b", operands(), Scratch())),
+    ],
+)
+def test_threads_make_each_graph_and_plan_once(frontend, monkeypatch, owner, step, call):
+    provider, real = CudnnProvider(DEVICE), getattr(owner, step)
+    both = Interleaving(provider._lock)
+    monkeypatch.setattr(provider, "_lock", both)
+    monkeypatch.setattr(owner, step, lambda *given, **more: both.inside() or real(*given, **more))
+    both.run(*[lambda: call(provider)] * 2)
+    assert (frontend.graphs, len(frontend.built)) == (1, len(set(frontend.built)))
+
+
+def test_threads_queue_on_their_own_streams(frontend, monkeypatch):
+    provider, calls, graph = CudnnProvider(DEVICE), [], Graph([])
+    both = Interleaving(provider._lock)
+    monkeypatch.setattr(provider, "_lock", both)
+    monkeypatch.setattr(
+        frontend, "set_stream", lambda handle, stream: calls.append(stream) or both.inside(), raising=False
+    )
+    graph.execute_plan_at_index = lambda *_, **__: calls.append("run")
+    plan = graph, 0, lambda: DEVICE.upload(np.zeros(1))
+    both.run(*[lambda ptr=ptr: provider._execute(plan, {}, SimpleNamespace(ptr=ptr)) for ptr in (7, 8)])
+    assert calls == [7, "run", 8, "run"]
 
 
 @pytest.mark.parametrize("tactic", ["fused:d", "fused:nowhere", "other:a"])

@@ -229,6 +229,14 @@ def test_any_group_gives_what_its_operators_give(case):
     graph.check(*outputs, rtol=2e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.int64])
+def test_squares_of_whole_numbers_wrap_around_as_onnxruntimes_do(kind):
+    x = np.array([3, -4_000_000_001], np.int64)
+    graph = Graph(x=x)
+    y = graph.add("Neg", graph.add("Pow", "x", graph.constant(kind(2))))
+    np.testing.assert_array_equal(run_on_host(graph.model(y), {"x": x})[0][y], -(x * x))
+
+
 def layer_norm(graph, x, size):
     """As PyTorch's exports before opset 17 write it."""
     mean = graph.add("ReduceMean", x, graph.constant([-1]))
