@@ -34,7 +34,7 @@ def check_bn_eps(bn_eps: str | None, dialect: str = "pjreddie") -> BnEps:
     raise UsageError(f"bn_eps={bn_eps!r}: expected one of {', '.join(get_args(BnEps))}")
 
 
-def folded_weights(parameters: Parameters, bn_eps: str, *, axis: int = 0) -> FloatArray:
+def folded_weights(parameters: Parameters, bn_eps: str, *, axis: int) -> FloatArray:
     """The weights of the one layer that equals it and its batch normalization; as they are without one.
 
     Worked out in float64 in blocks, so that no second copy is made, and rounded once. ``axis`` is the weights' axis of filters:

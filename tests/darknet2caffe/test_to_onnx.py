@@ -87,7 +87,7 @@ def test_both_forms_divide_as_darknet_does(variance, bn_eps, divisor):
         for name, value in [("biases", 3), ("scales", 2), ("rolling_mean", 5), ("rolling_variance", variance)]
     } | {"weights": np.ones((1, 1, 1, 1), np.float32)}
     expected = divisor(float(np.float32(variance)))
-    weights, bias = folded_weights(parameters, bn_eps), folded_bias(parameters, bn_eps)
+    weights, bias = folded_weights(parameters, bn_eps, axis=0), folded_bias(parameters, bn_eps)
     assert weights.item() == pytest.approx(2 / expected, rel=1e-6)
     assert bias.item() == pytest.approx(3 - 5 * 2 / expected, rel=1e-6)
     converted, epsilon = batch_norm_form(parameters, bn_eps)

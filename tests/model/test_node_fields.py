@@ -76,6 +76,12 @@ def test_a_constant_input_is_found_by_the_operators_name_the_tensors_or_its_last
         np.testing.assert_array_equal(context.run({"x": x})["y"], np.where(x > 0, x, x * SLOPE))
 
 
+def test_a_constant_of_an_operator_of_any_number_of_inputs_is_found_by_its_own_name():
+    network = graph('["/sum"] y = Sum (x, slope)', slope=SLOPE)
+    network.replace("/sum", PRelu, fields="from node")
+    assert network.nodes[0].inputs == ("x",)
+
+
 def test_the_value_of_a_constant_node_counts_too():
     constant = "slope = Constant <value = float[3,1,1] {0.5, 0.25, 2}> ()"
     network = graph(f'{constant} ["/prelu"] y = PRelu (x, slope)')

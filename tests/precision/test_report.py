@@ -62,6 +62,19 @@ def parts_of(data):
     return {"file": data, "before": data["before"][0], "after": data["after"][0], "layers": layer, "steps": step}
 
 
+@pytest.mark.parametrize("part", ["file", "before", "after", "layers", "steps"])
+def test_a_figure_that_is_a_word_is_refused(result, tmp_path, part):
+    path, whole = tmp_path / "x.json", json.dumps(to_dict(result))
+    numbers = [key for key, value in parts_of(json.loads(whole))[part].items() if type(value) in (int, float)]
+    assert numbers
+    for key in numbers:
+        data = json.loads(whole)
+        parts_of(data)[part][key] = "much"
+        path.write_text(json.dumps(data))
+        with pytest.raises(FormatError, match=f"{key}: .*much"):
+            read_report(path)
+
+
 @pytest.mark.parametrize("change", ["missing", "of another type"])
 @pytest.mark.parametrize("part", ["file", "before", "after", "layers", "steps"])
 def test_a_report_without_one_of_its_figures_or_with_another_type_is_refused(result, tmp_path, part, change):

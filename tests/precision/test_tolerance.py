@@ -7,12 +7,18 @@ from hypothesis import strategies as st
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.precision import parse_tolerance
+from pytrtplugins.precision.tolerance import ElementTolerance
 
 
 def test_the_worst_element_counts_or_the_median():
     expected, found = np.array([1.0, 2, 4]), np.array([1.0, 2.1, 5])
     assert parse_tolerance("atol=0.1,rtol=0.1").error(found, expected) == pytest.approx(1 / 0.5)
     assert parse_tolerance("atol=0.1,rtol=0.1,stat=median").error(found, expected) == pytest.approx(0.1 / 0.3)
+
+
+@pytest.mark.parametrize(("found", "expected"), [(1e-3, 0), (101.001, 100), (98.999, 100)])
+def test_a_thousandth_and_a_hundredth_of_the_value_are_tolerated_by_default(found, expected):
+    assert ElementTolerance().error(np.array([found]), np.array([expected])) == pytest.approx(1)
 
 
 @given(st.floats(0.01, 3.1))

@@ -200,6 +200,10 @@ def test_every_function_says_which_versions_it_computes():
         )
 
 
+def test_a_batch_normalization_that_trains_is_left_to_onnx_reference():
+    assert [covers("BatchNormalization", 9, {}, outputs) for outputs in (1, 2, 5)] == [True, False, False]
+
+
 @pytest.mark.parametrize("op", sorted(OPS))
 def test_every_attribute_of_a_version_is_computed_or_left_to_onnx_reference(op):
     """Defaults are computed; a version before the first is not, and neither is an attribute that is not listed."""

@@ -8,6 +8,7 @@ import hashlib
 import io
 
 import numpy as np
+import pytest
 
 from pytrtplugins.mlops.shards.index import Index
 from pytrtplugins.mlops.shards.manifest import NAME, Manifest, ShardFacts
@@ -44,6 +45,8 @@ def test_a_tar_has_the_bytes_that_it_had_and_is_as_large_as_it_was_planned():
     assert index.photos.tolist() == PLACES
     planned = stored_bytes(513, 2) + stored_bytes(512, 0)
     assert planned == 2 * 512 + 1024 + 512 + 2 * 512 + 512 + 512
+    boxes = np.column_stack([np.zeros(500), np.random.default_rng(0).random((500, 4))]).astype(np.float32)
+    assert stored_bytes(0, 500) == pytest.approx(len(label_text((640, 480), boxes, ("person",))), rel=0.25)
 
 
 def test_an_index_has_the_arrays_that_it_had(tmp_path):

@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from pytrtplugins.errors import RequestError
 from pytrtplugins.serving import Limits
-from pytrtplugins.serving.backends.service import Service
+from pytrtplugins.serving.backends.service import Service, _record_stage
 from pytrtplugins.serving.model.model import Request
 from pytrtplugins.serving.model.signature import Signature
 from pytrtplugins.serving.shared.statistics import Statistics
@@ -47,3 +48,7 @@ def test_as_many_requests_wait_for_preprocess_as_the_queue_has_places_beside_tho
         error, arrays, again, refused = asyncio.run(run(threads))
     assert (error.status, error.retry_after, refused) == (503, 1, 1)
     assert [each["x"].tolist() for each in (*arrays, again)] == [[[1, 2]]] * (workers + queue) + [[[3, 4]]]
+
+
+def test_a_stage_has_the_seconds_since_it_began():
+    assert _record_stage("preprocess", time.monotonic() - 50) == pytest.approx(50, abs=10)

@@ -9,7 +9,8 @@ from contextlib import ExitStack, suppress
 import numpy as np
 import pytest
 
-from pytrtplugins.serving import Limits
+from pytrtplugins.serving import Limits, TensorSpec
+from pytrtplugins.serving.protocol.grpc_infer import _explicit
 from tests.serving.conftest import spec
 from tests.serving.running import everything, running
 
@@ -63,6 +64,25 @@ def test_numbers_may_stand_in_the_message(client):
     request.inputs.add(name="x", datatype="FP32", shape=[1, 2]).contents.fp32_contents.extend([1, 2])
     answer = client._client_stub.ModelInfer(request)
     assert np.frombuffer(answer.raw_output_contents[0], np.float32).tolist() == [2, 4]
+
+
+@pytest.mark.parametrize(
+    ("datatypes", "contents"),
+    [
+        ("BOOL", "bool_contents"),
+        ("INT8 INT16 INT32", "int_contents"),
+        ("INT64", "int64_contents"),
+        ("UINT8 UINT16 UINT32", "uint_contents"),
+        ("UINT64", "uint64_contents"),
+        ("FP32", "fp32_contents"),
+        ("FP64", "fp64_contents"),
+    ],
+)
+def test_numbers_of_each_type_have_the_field_of_the_protocol(datatypes, contents):
+    for datatype in datatypes.split():
+        tensor = messages.ModelInferRequest.InferInputTensor(name="x", datatype=datatype, shape=[2])
+        getattr(tensor.contents, contents).extend([1, 0])
+        assert _explicit(tensor, TensorSpec("x", datatype, (2,)), (2,), "model").tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pytrtplugins.engines.cuda.conv.stem_kernel import pack_stem
+from pytrtplugins.engines.cuda.conv import stem_kernel
+from pytrtplugins.engines.cuda.conv.stem_kernel import StemKernel, pack_stem
 from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, stem
 
 
@@ -28,3 +29,14 @@ def test_a_stem_says_what_it_cannot_do():
     assert first.unsupported() == ""
     assert "5 channels" in dataclasses.replace(first, c=5).unsupported()
     assert "odd" in dataclasses.replace(first, h=5).unsupported()
+
+
+def test_other_addresses_have_another_launch(monkeypatch):
+    queued = []
+    monkeypatch.setattr(stem_kernel, "load_kernel", lambda *_: None)
+    monkeypatch.setattr(StemKernel, "_prepare", lambda self, *key: lambda stream: queued.append(key))
+    kernel, addresses = StemKernel(stem(HALF), 90), (1, 2, 3, 4, 5)
+    keys = [(*addresses[:place], 9, *addresses[place + 1 :], True) for place in range(5)] + [(*addresses, False)]
+    for key in [(*addresses, True), *keys]:
+        kernel.launch(*key[:5], 0, key[5])
+    assert queued == [(*addresses, True), *keys]
