@@ -127,6 +127,15 @@ def test_a_text_is_shortened_where_it_is_longer_than_its_limit(text, shown):
     assert _escape_text(text, 5) == shown
 
 
+def test_a_title_of_72_letters_and_a_name_of_24_are_shown_whole(tmp_path):
+    title, name = "t" * 72, "n" * 24
+    draw_curves(evaluation(row(name, 2, 0.6), row(name + "n", 2, 0.6)), tmp_path / "curves.svg", title=title)
+    shown = " ".join(texts(tmp_path / "curves.svg"))
+    assert title in shown
+    assert f" {name} (2)" in shown
+    assert f" {name[:21]}... (2)" in shown
+
+
 def test_the_suffix_chooses_the_format(few, many, tmp_path):
     for suffix, start in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF"), (".PNG", b"\x89PNG")):
         draw_curves(few, tmp_path / f"curves{suffix}")

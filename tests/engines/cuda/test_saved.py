@@ -5,6 +5,7 @@ import json
 import numpy as np
 import onnx
 import pytest
+import safetensors.numpy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,6 +84,13 @@ def test_the_graph_of_a_file_holds_no_weights_but_their_dims(built):
     outside = [tensor for tensor in graph.initializer if tensor.data_location == onnx.TensorProto.EXTERNAL]
     assert len(outside) == 2
     assert all(sizes[tensor.name] == 0 and len(tensor.dims) == 4 for tensor in outside)
+
+
+def test_the_parts_of_a_file_have_the_names_that_earlier_files_have(built):
+    arrays = safetensors.numpy.load(built[2].to_bytes(GPU))
+    assert arrays["model"].tobytes() == b"model"
+    assert arrays["graph"].tobytes() == built[2].graph
+    assert json.loads(arrays["tactics"].tobytes())
 
 
 def test_the_same_plan_gives_the_same_bytes(built):

@@ -61,8 +61,9 @@ def test_what_is_not_certain_is_refused_as_a_whole(model, text):
     assert model.SerializeToString(deterministic=True) == before
 
 
-def test_inputs_of_several_batches_are_refused():
-    model = exported("y = Add (data, more)", {}, [1, 2], "y", opset=13)
+@pytest.mark.parametrize("batch", [1, "n"])
+def test_inputs_of_several_batches_are_refused(batch):
+    model = exported("y = Add (data, more)", {}, [batch, 2], "y", opset=13)
     model.graph.input.append(helper.make_tensor_value_info("more", TensorProto.FLOAT, [2, 2]))
-    with pytest.raises(ModelError, match="the first dims of the inputs are data 1, more 2; expected one number"):
+    with pytest.raises(ModelError, match=f"the first dims of the inputs are data {batch}, more 2; expected one number"):
         repair(model, also=["free-batch"])
