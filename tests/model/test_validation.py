@@ -67,6 +67,14 @@ BROKEN = {
     "an attribute of another type": (model(TWO_KINDS), "attribute 'axis' is FLOAT; expected INT"),
     "an attribute given twice": (model(TWICE), "two attributes 'axis'"),
     "a missing attribute": (model(node("Cast", "x", "y")), "lacks the attribute 'to'"),
+    "a body that reads another number": (
+        text(
+            "[l] y = Loop (n, c, x) <body = b (int64 i, bool k) => (bool l, bool z) { l = Not (k) z = Not (l) }>",
+            n=[1],
+            c=[1],
+        ),
+        "'l' .* has 3 inputs, and its body has 2; Loop of opset 18 gives its body 3",
+    ),
     "strides of zero": (
         model(node("MaxPool", "x", "y", kernel_shape=[2, 2], strides=[0, 1])),
         "attribute 'strides' has the value 0; expected 1 to 2147483647",

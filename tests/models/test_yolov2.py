@@ -43,6 +43,10 @@ def test_a_box_comes_back_in_pixels_of_the_image():
     assert found.xyxy == pytest.approx((64, 32, 192, 128))
 
 
+def test_an_image_has_at_most_200_boxes_by_default():
+    assert detector_of(head_with()).context.max_detections == 200
+
+
 def test_the_best_comes_first_and_overlap_is_suppressed():
     values = head_with((0, 0, 0, 0.8, (1, 0)), (0, 1, 2, 0.9, (1, 0)), (1, 0, 0, 0.7, (0, 1)), (1, 0, 1, 0.6, (0, 1)))
     found = detector_of(values)(IMAGE, iou_threshold=0.3)

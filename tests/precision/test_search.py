@@ -1,6 +1,8 @@
 """The search names the layer with the planted defect, that layer alone, and what to do about it."""
 
 import functools
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from pytrtplugins.errors import NoDataError, PrecisionError, UsageError
 from pytrtplugins.passes import prepare
 from pytrtplugins.precision import Budget, Network, parse_tolerance, search
 from pytrtplugins.precision.scales import make_tables
+from pytrtplugins.precision.search import _Search
 from tests.engines.networks import Complete, Witness, conv_net, image
 from tests.precision.planted import (
     cancelling,
@@ -273,6 +276,15 @@ def test_what_all_steps_cost_together_is_within_the_budget():
     result = run(model, tolerance=tolerance, budget=Budget(max_latency_ratio=ratio))
     assert result.precisions.layers
     assert max(step.latency_us for step in result.steps) <= ratio * result.latency_before_us
+
+
+def test_a_layer_without_an_error_of_its_own_is_not_the_next_to_change():
+    layers = [SimpleNamespace(name=name, copies=False) for name in ("a", "b")]
+    now = SimpleNamespace(precision="fp16", pinned=tuple)
+    state: Any = SimpleNamespace(network=SimpleNamespace(layers=layers), exhausted=set(), now=now)
+    for own, wanted in (((0.0, 0.5), (layers[1], False)), ((0.0, 0.0), (None, False)), ((0.5, 2.0), (layers[1], True))):
+        errors: Any = [SimpleNamespace(name=layer.name, own=error) for layer, error in zip(layers, own, strict=True)]
+        assert _Search._next(state, errors) == wanted
 
 
 def test_the_worst_output_counts():

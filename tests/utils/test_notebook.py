@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html.parser
+import re
 
 import numpy as np
 import numpy.typing as npt
@@ -114,6 +115,7 @@ def test_an_engine_shows_its_inputs_and_outputs():
 def test_a_class_shows_its_own_fields_and_an_instance_its_values():
     assert "Multiply &lt;b&gt;where&lt;/b&gt; x is negative." in Slope._repr_html_()
     assert "And more" not in Slope._repr_html_()
+    assert re.findall(r"<tr>\s*<td[^>]*>(\w+)<", Slope._repr_html_()) == ["slope", "mode"]
     assert "an instance" in Slope(slope=[1.0])._repr_html_()
     assert "without @plugin" in ptp.Plugin._repr_html_()
     assert Slope._repr_html_.__self__ is Slope  # notebooks ask a class for bound methods only

@@ -147,6 +147,13 @@ def test_lists_may_be_nested_a_hundred_times():
         spec.from_list(nested(101), (1, 1))
 
 
+def test_a_tensor_has_at_most_262144_strings():
+    spec = TensorSpec("s", "BYTES", (-1,))
+    assert spec.check("BYTES", [1 << 18], "m") == (1 << 18,)
+    with pytest.raises(RequestError, match="more than 262,144 strings"):
+        spec.check("BYTES", [(1 << 18) + 1], "m")
+
+
 def test_strings_have_their_length_before_them():
     assert to_bytes(to_strings(["ab", "ä"], (2,))) == struct.pack("<I2sI2s", 2, b"ab", 2, "ä".encode())
     assert datatype_of(to_strings(["a"], (1,))) == "BYTES"

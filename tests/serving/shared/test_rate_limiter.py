@@ -136,8 +136,13 @@ def test_processes_count_together_and_one_that_died_is_forgotten(clock):
 
 
 @needs_memfd
-def test_a_change_of_a_key_is_locked_against_other_processes_and_other_keys_are_not(monkeypatch):
-    """A child stands still within `take`; this process tries to lock its key, and others."""
+@pytest.mark.parametrize(
+    "change",
+    [lambda meter: meter.take("b", 1.0, 1, None), lambda meter: meter.charge("b", 1.0, 1)],
+    ids=["take", "charge"],
+)
+def test_a_change_of_a_key_is_locked_against_other_processes_and_other_keys_are_not(monkeypatch, change):
+    """A child stands still within a change; this process tries to lock its key, and others."""
     fcntl = pytest.importorskip("fcntl")
     descriptor = RateLimiter.create(2)
     (reached, says), (go, goes) = os.pipe(), os.pipe()
@@ -147,7 +152,7 @@ def test_a_change_of_a_key_is_locked_against_other_processes_and_other_keys_are_
         os.close(goes)
         meter = RateLimiter(descriptor, 2, 1)
         meter.name(["a", "b", "c"])
-        meter.take("b", 1.0, 1, None)
+        change(meter)
         return 0
 
     child, locked = fork(take), []

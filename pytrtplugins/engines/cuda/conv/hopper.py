@@ -80,12 +80,7 @@ def halo_tactics(shape: ConvShape, multiprocessors: int = 132, max_tactics: int 
                 continue
             if patch and not shape.pool and rows * tile_m > 1.3 * shape.pixels:
                 continue
-            if (
-                not patch
-                and tile_m > 64
-                and rows == shape.n
-                and (shape.oh * (shape.w + shape.kernel[1] // 2)) <= tile_m - 64
-            ):
+            if not patch and rows == shape.n and (shape.oh * (shape.w + shape.kernel[1] // 2)) <= tile_m - 64:
                 continue  # a smaller tile has the whole image
             if max(sizes.halo(shape)) <= 256:
                 found += _with_stages(sizes, steps // split, shape)
