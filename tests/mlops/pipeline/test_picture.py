@@ -42,7 +42,8 @@ def test_the_picture_has_room_for_its_rows_and_colours_for_its_states(tmp_path):
     root = ElementTree.fromstring(text)
     sizes = [float(root.get(key).removesuffix("pt")) for key in ("width", "height")]
     assert sizes == pytest.approx([72 * 2 * (2.3 + 0.25), 72 * (4 * (0.5 + 0.42) + 0.42)])
-    lefts = [float(re.search(rf"<!-- {name} -->\s+<g [^>]*translate\(([\d.]+) ", text)[1]) for name in GRAPH]
+    found = (re.search(rf"<!-- {name} -->\s+<g [^>]*translate\(([\d.]+) ", text) for name in GRAPH)
+    lefts = [float(match[1]) for match in found if match]
     middle, beside = (2 * (2.3 + 0.25) - 2.3) / 2, 0.25 / 2  # of boxes, whose texts begin 0.1 inches inside
     others = {"draw": beside + 2.3 + 0.25, "train": beside}
     assert lefts == pytest.approx([72 * (0.1 + others.get(name, middle)) for name in GRAPH])

@@ -1,6 +1,7 @@
 """The stem's weights as its threads read them, and what it cannot do."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +37,9 @@ def test_other_addresses_have_another_launch(monkeypatch):
     monkeypatch.setattr(stem_kernel, "load_kernel", lambda *_: None)
     monkeypatch.setattr(StemKernel, "_prepare", lambda self, *key: lambda stream: queued.append(key))
     kernel, addresses = StemKernel(stem(HALF), 90), (1, 2, 3, 4, 5)
-    keys = [(*addresses[:place], 9, *addresses[place + 1 :], True) for place in range(5)] + [(*addresses, False)]
+    keys: list[Any] = [(*addresses[:place], 9, *addresses[place + 1 :], True) for place in range(5)] + [
+        (*addresses, False)
+    ]
     for key in [(*addresses, True), *keys]:
-        kernel.launch(*key[:5], 0, key[5])
+        kernel.launch(*key[:5], stream=0, programmatic_launch=key[5])
     assert queued == [(*addresses, True), *keys]
