@@ -221,9 +221,12 @@ def _shrink(writer: Writer, node: ir.Node) -> int:
 
 
 def _pow(writer: Writer, node: ir.Node) -> int:
+    """Squares, and cubes of whole numbers, are products, which wrap as onnxruntime's do."""
     kind, (x, exponent) = _type(node.outputs[0]), _reads(writer, node)
-    if isinstance(exponent, Number) and float(exponent.text) == 2:
-        return writer.emit("Mul", kind, x, x)
+    power = float(exponent.text) if isinstance(exponent, Number) else 0.0
+    if power == 2 or (power == 3 and kind not in _FRACTIONS):
+        square = writer.emit("Mul", kind, x, x)
+        return square if power == 2 else writer.emit("Mul", kind, square, x)
     return writer.emit("Pow", kind, x, exponent)
 
 
