@@ -22,7 +22,8 @@ from ..elementwise import RECURRENT_ACTIVATIONS
 from .device import CudaDevice, Device
 from .generated import largest_cluster
 from .nhwc import Launch
-from .recurrent_form import CLUSTER, WHOLE_GRID, LanesForm, RecurrentForm, RecurrentShape, Rooms, choose_form
+from .recurrent_choice import choose_form
+from .recurrent_form import CLUSTER, WHOLE_GRID, LanesForm, RecurrentForm, RecurrentShape, Rooms
 from .source import load_cubin, sources
 from .text import C_TYPES, library_text
 

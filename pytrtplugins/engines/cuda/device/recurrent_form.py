@@ -1,11 +1,10 @@
-"""Launch forms of recurrent kernels: grid, threads and place of the weights, chosen by an estimate of the time of a step."""
+"""Launch forms of recurrent kernels: grid, threads, place of the weights, and an estimate of the time of a step."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -19,28 +18,32 @@ from ....utils.override import override
 
 __all__ = [
     "CLUSTER",
+    "IN_L2",
+    "IN_REGISTERS",
+    "IN_SHARED",
+    "MAX_PIECES",
     "ONE_BLOCK",
+    "UNKNOWN",
     "WHOLE_GRID",
     "LanesForm",
     "MatrixForm",
     "RecurrentForm",
     "RecurrentShape",
     "Rooms",
-    "choose_form",
 ]
 
 ONE_BLOCK, CLUSTER, WHOLE_GRID = range(3)
 """How blocks exchange the hidden state; see recurrent.cu."""
 Rooms = Mapping[int, int]
 """Blocks of a cluster → how many clusters a GPU runs at the same time, where that is known."""
-_UNKNOWN: Rooms = MappingProxyType({})
+UNKNOWN: Rooms = MappingProxyType({})
 IN_REGISTERS, IN_SHARED, IN_L2 = range(3)
 """Where the weights are during all steps."""
 _PIECE, _LANES = 16, 32
 """Bytes that a thread loads at once, a piece; threads of a warp."""
 _ROUND_ROWS, _MAX_SUMS = 8, {256: 32, 512: 16}
 """Rows of weights that a subwarp multiplies at a time; threads of a block → sums that a thread has registers for."""
-_MAX_PIECES = {256: 32, 512: 16}
+MAX_PIECES = {256: 32, 512: 16}
 """Threads of a block → pieces of weights that a thread has registers for."""
 _ROUND_COST, _EXCHANGE_COST = 350, {ONE_BLOCK: 40, CLUSTER: 500, WHOLE_GRID: 1100}
 """Cycles of the sums and activations of a round, and of an exchange. All costs here are fitted to times on an H200."""
@@ -192,7 +195,7 @@ class RecurrentForm(ABC):
             **self._constants(),
         }  # fmt: skip
 
-    def cycles(self, multiprocessors: int, rooms: Rooms = _UNKNOWN) -> float:
+    def cycles(self, multiprocessors: int, rooms: Rooms = UNKNOWN) -> float:
         """Estimated cycles of a step, times the turns in which a GPU with this many multiprocessors runs all blocks."""
         time, exchanges = self._cycles(), 2 if self.shape.resets_first else 1
         if self.place != IN_REGISTERS:
@@ -211,7 +214,7 @@ class RecurrentForm(ABC):
             self.shared_floats * 4 <= shared_bytes
             and (self.blocks == 1 or self.units * (self.blocks - 1) < self.shape.hidden)
             and (self.exchange != WHOLE_GRID or self.grid <= multiprocessors)
-            and (self.place != IN_REGISTERS or self.own_pieces <= _MAX_PIECES[self.threads])
+            and (self.place != IN_REGISTERS or self.own_pieces <= MAX_PIECES[self.threads])
         )
 
 
@@ -393,53 +396,3 @@ class MatrixForm(RecurrentForm):
     @override
     def _constants(self) -> dict[str, int]:
         return {"ROW_TILES": self.row_tiles, "COLUMN_TILES": self.column_tiles, "COLUMN_WARPS": self.column_warps}
-
-
-def choose_form(
-    shape: RecurrentShape,
-    half: bool,
-    multiprocessors: int,
-    max_cluster: int,
-    shared_bytes: int,
-    matrix_units: bool = False,
-    rooms: Rooms = _UNKNOWN,
-) -> RecurrentForm | None:
-    """Choose the form with the least estimated time; None where the state of a single sequence does not fit into shared memory.
-
-    Args:
-        shape: The layer's sizes.
-        half: Whether R and h may be rounded to float16.
-        multiprocessors: Multiprocessors of the GPU.
-        max_cluster: Blocks of a cluster at most; 1: without clusters.
-        shared_bytes: Shared memory that a block can have.
-        matrix_units: Whether the GPU has the tensor core instructions of recurrent_mma.cu.
-        rooms: Clusters that run at the same time.
-    """
-    spreads = [
-        each for each in _spreads(shape, multiprocessors, max_cluster) if each[0] != CLUSTER or rooms.get(each[1], 1)
-    ]
-    places = (IN_REGISTERS, IN_SHARED, IN_L2)
-    types = (DType.FLOAT32, DType.FLOAT16) if half else (DType.FLOAT32,)
-    forms: list[RecurrentForm] = [
-        LanesForm(shape, *spread, threads, kind, place)
-        for spread, threads, kind, place in itertools.product(spreads, _MAX_PIECES, types, places)
-    ]
-    if half and matrix_units:
-        forms += [
-            MatrixForm(shape, *spread, threads, DType.FLOAT16, place, 2**power)
-            for spread, threads, place in itertools.product(spreads, _MAX_PIECES, places)
-            for power in range(5)
-            if 2**power <= threads // 32
-        ]
-    fitting = (form for form in forms if form.fits(multiprocessors, shared_bytes))
-    return min(fitting, key=lambda form: form.cycles(multiprocessors, rooms), default=None)
-
-
-def _spreads(shape: RecurrentShape, multiprocessors: int, max_cluster: int) -> Iterator[tuple[int, int, int]]:
-    """All ways to spread a layer: exchange, blocks of a direction and a group, groups of the batch."""
-    powers = [2**power for power in range(8)]
-    clusters = [(ONE_BLOCK, 1), *((CLUSTER, size) for size in powers[1:] if size <= max_cluster)]
-    for groups in sorted({shape.batch, *(split for split in powers if split < shape.batch)}):
-        max_blocks = multiprocessors // (shape.directions * groups)
-        grids = [(WHOLE_GRID, blocks) for blocks in sorted({max_blocks, *powers[2:]}) if 1 < blocks <= max_blocks]
-        yield from ((exchange, blocks, groups) for exchange, blocks in (*clusters, *grids))

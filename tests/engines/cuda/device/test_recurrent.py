@@ -8,6 +8,7 @@ import pytest
 import pytrtplugins.engines.cuda.device.recurrent as module
 from pytrtplugins.cuda.backends.host import available
 from pytrtplugins.engines.cuda.device.device import CudaDevice
+from pytrtplugins.engines.cuda.device.recurrent_choice import choose_form
 from pytrtplugins.engines.cuda.device.recurrent_form import (
     CLUSTER,
     ONE_BLOCK,
@@ -15,7 +16,6 @@ from pytrtplugins.engines.cuda.device.recurrent_form import (
     LanesForm,
     MatrixForm,
     RecurrentShape,
-    choose_form,
 )
 from pytrtplugins.passes import prepare
 from pytrtplugins.tensor import DType
