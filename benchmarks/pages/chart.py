@@ -86,7 +86,9 @@ def dots(name: str, text: str, title: str, axis: str, rows: Sequence[Dot]) -> Ch
         axes.set_yticks(range(len(rows)), [row.name for row in rows])
         axes.set_ylim(-0.6, len(rows) - 0.4)
         axes.set_xscale("log", subs=())
-        axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        values = [row.value for row in rows]
+        is_narrow = max(values) < 4 * min(values)
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(5) if is_narrow else ticker.LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.grid(axis="x")
         axes.grid(axis="y", linestyle=":")
