@@ -56,7 +56,7 @@ LAYERS = {
     "route of unequal maps": f"{CONV}[maxpool]\nsize=2\nstride=2\n[route]\nlayers=0,1\n[connected]\noutput=3\n",
     "shortcut with factors": f"{CONV}{CONV}[shortcut]\nfrom=0\nalpha=.5\nbeta=-2\nactivation=leaky\n",
     "shortcut of fewer channels": "[conv]\nfilters=3\n[conv]\nfilters=5\n[shortcut]\nfrom=0\nalpha=2\nbeta=3\n",
-    "shortcut of more channels": "[conv]\nfilters=5\n[conv]\nfilters=3\n[shortcut]\nfrom=0\n",
+    "shortcut of more channels": "[conv]\nfilters=5\n[conv]\nfilters=3\n[shortcut]\nfrom=0\nalpha=.5\n",
     "shortcut that skips": "[conv]\nfilters=3\n[conv]\nfilters=5\nsize=3\nstride=2\npad=1\n[shortcut]\nfrom=0\nbeta=2\n",
     "shortcut that spreads": "[conv]\nfilters=6\n[maxpool]\nsize=2\nstride=2\n[upsample]\n[shortcut]\nfrom=-2\n",
     "shortcut of odd sizes": "[crop]\ncrop_height=5\ncrop_width=7\n[maxpool]\nsize=3\nstride=2\npadding=1\n"
@@ -173,6 +173,19 @@ def test_a_tree_of_classes_gets_a_softmax_for_each_group_of_siblings(tmp_path):
     net = small(f"[conv]\nfilters=8\n[avgpool]\n[softmax]\ntree={tmp_path / 'a.tree'}\n")
     x = image(net)
     assert relative_error(opencv(net, tmp_path / "a", x), last_output(net, x)) < 1e-6
+
+
+def test_a_tree_of_too_many_groups_of_siblings_is_refused(tmp_path):
+    tree, net = tmp_path / "a.tree", "[conv]\nfilters={}\n[avgpool]\n[softmax]\ntree={}\n"
+    for count in (4096, 4097):  # each class but the root is the only child of the one before it
+        tree.write_text("".join(f"c{number} {number - 1}\n" for number in range(count)))
+        made = small(net.format(count, tree))
+        if count == 4096:
+            written = read_prototxt(to_caffe(made, tmp_path / "a")[0]).layer
+            assert sum(layer.type == "Softmax" for layer in written) == count
+        else:
+            with pytest.raises(UsageError, match="its tree has 4,097 groups of siblings"):
+                to_caffe(made, tmp_path / "b")
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,13 @@ def joined() -> onnx.ModelProto:
     return closed(net, net.add("Concat", [pool, b, a], "route", 24, axis=1))
 
 
+def averaged() -> onnx.ModelProto:
+    net = Net(channels=8, size=16)
+    x = rectified(net, net.conv("data", "a", 8, leaky=False))
+    pool = net.add("AveragePool", [x], "pool", kernel_shape=[2, 2], strides=[2, 2])
+    return closed(net, rectified(net, net.conv(pool, "b", 8, leaky=False)))
+
+
 def excited() -> onnx.ModelProto:
     """MobileNetV3's block: hard swish, a gate over channels by a hard sigmoid."""
     net = Net(channels=8, size=16)
@@ -92,6 +99,7 @@ NETWORKS = {
     "plain relu6": lambda: plain(clipped),
     "residual": residual,
     "joined": joined,
+    "averaged": averaged,
     "excited": excited,
     "transformer": transformer,
 }
@@ -145,6 +153,7 @@ def kernels_of_onnxruntime(model: onnx.ModelProto, folder) -> Counter[str]:
         ("plain relu6", {"QLinearConv": 2, "Clip": 0}),
         ("residual", {"QLinearConv": 5, "QLinearAdd": 2, "Relu": 0}),
         ("joined", {"QLinearConv": 2, "QLinearConcat": 1, "QLinearSigmoid": 2, "MaxPool": 0}),
+        ("averaged", {"QLinearConv": 2, "QLinearAveragePool": 1, "AveragePool": 0}),
         ("excited", {"QLinearConv": 3, "QLinearGlobalAveragePool": 1, "QLinearMul": 2, "GlobalAveragePool": 0}),
         ("transformer", {"MatMulIntegerToFloat": 1, "QLinearMatMul": 1, "MatMul": 0}),
     ],

@@ -92,6 +92,16 @@ def test_onnx_is_still_wrong(name):
     assert not agree(dims(onnx.shape_inference.infer_shapes(parsed(text), data_prop=True), inputs), y.shape)
 
 
+def test_heads_with_an_axis_of_their_own_are_not_counted_as_heads_in_the_width():
+    """No attention has keys of another rank: onnxruntime refuses it when it runs, and until then the declared dims stand."""
+    model = parsed(
+        "23 (float[2, 2, 3, 4] q, float[2, 5, 8] k, float[2, 5, 8] v) => (float y) "
+        "{ y = Attention <q_num_heads = 2, kv_num_heads = 2> (q, k, v) }"
+    )
+    model.graph.output[0].type.CopyFrom(model.graph.input[0].type)
+    assert infer(model).graph.output[0].type == model.graph.input[0].type
+
+
 def test_a_type_that_onnx_leaves_out_is_that_of_the_inputs_that_are_alike():
     text = (
         "21 (float[N, 4, 3] x) => (float y) <float[4] one = {1, 1, 1, 1}> "

@@ -32,6 +32,7 @@ from tests.onnx_parts import (
 )
 
 RAW = TensorProto(name="w", data_type=1, dims=[4], raw_data=bytes(8))
+LARGE = TensorProto(name="w", data_type=1, dims=[1000], raw_data=bytes(8))
 BOTH = TensorProto(name="w", data_type=1, dims=[2], raw_data=bytes(8), float_data=[1, 2])
 WRONG_FIELD = TensorProto(name="w", data_type=1, dims=[2], int32_data=[1, 2])
 NEGATIVE = TensorProto(name="w", data_type=1, dims=[-2, -2], raw_data=bytes(16))
@@ -55,6 +56,14 @@ BROKEN = {
     "a cycle": (
         text("y = Relu (x) [p] p = Add (x, q) [q] q = Relu (p) [r] r = Relu (q)"),
         r"in a cycle: node 'p' \(Add\), node 'q' \(Relu\)",
+    ),
+    "a cycle of five": (
+        text("[a] a = Add (x, e) b = Relu (a) c = Relu (b) d = Relu (c) [e] e = Relu (d) y = Relu (e)"),
+        r"in a cycle: (.*, ){4}node '.' \(.*\)\.\n",
+    ),
+    "a cycle of six": (
+        text("[a] a = Add (x, f) b = Relu (a) c = Relu (b) d = Relu (c) e = Relu (d) f = Relu (e) y = Relu (f)"),
+        r"in a cycle: (.*, ){4}node '.' \(.*\) and 1 more\.\n",
     ),
     "a node that reads itself": (model(node("Add", "x y", "y")), r"in a cycle: node 'y' \(Add\)"),
     "a tensor that nobody writes": (model(node("Add", "x nowhere", "y")), "reads 'nowhere', which no node writes"),
@@ -96,6 +105,10 @@ BROKEN = {
     "an input without a type": (model(RELU, inputs=[onnx.ValueInfoProto(name="x")]), "input 'x' has no type"),
     "an unknown element type": (model(RELU, inputs=[info("x", DIMS, 99)]), "input 'x' has the element type 99"),
     "too few bytes": (add(RAW), r"initializer 'w': FLOAT of dims \(4\) needs 16 bytes, found 8"),
+    "too few bytes of a large constant": (
+        add(LARGE),
+        r"initializer 'w': FLOAT of dims \(1000\) needs 4,000 bytes, found 8",
+    ),
     "data in two fields": (add(BOTH), "FLOAT data in raw_data and float_data"),
     "data in another field": (add(WRONG_FIELD), "FLOAT data belong into float_data, found int32_data"),
     "negative dims": (add(NEGATIVE), r"a negative size in its dims \(-2, -2\)"),

@@ -277,6 +277,10 @@ REFUSED = {
     "a negative size": (lambda n, x: n.conv("y", x, 4, 2, pad=(-1, 0)), "'pad' is '(-1, 0)'; expected 2 whole numbers of 0 to"),
     "a number beyond float32": (lambda n, x: n.node("_mul_scalar", "y", x, scalar="1e39"), "a number that float32 can hold"),
     "a kernel larger than the image": (lambda n, x: n.conv("y", x, 4, 2, kernel=(9, 9)), "its result would have dims N x 2 x -1 x -2"),
+    "a size of twenty digits": (
+        lambda n, x: n.node("Flatten", "y", n.conv("z", x, 4, 4, pad=(2**30 - 4,) * 2, kernel=(3, 3))),
+        f"its result would have dims N x {4 * (2**31 - 3) * (2**31 - 4)};",
+    ),
     "sizes without bounds": (lambda n, x: n.conv("y", x, 4, 2, pad=(2**31 - 1,) * 2), "expected sizes of 1 to 2,147,483,647"),
     "groups that do not divide": (lambda n, x: n.conv("y", x, 4, 3, group=2), "2 groups do not divide 4 channels and 3 filters"),
     "a slope of another length": (lambda n, x: n.prelu("y", x, 5), "'y_gamma' has dims 5; expected 4"),

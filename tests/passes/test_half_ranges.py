@@ -89,6 +89,20 @@ def test_small_scales_of_weights_are_rounded_up_and_their_codes_again(weights_sc
     assert np.abs(codes).max() <= 127
 
 
+@pytest.mark.parametrize("weights_first", [True, False])
+def test_weights_that_share_a_scale_with_a_tensor_have_it_rounded_up_alone(weights_first):
+    """1.3 * 2**-24 is 2**-24 to the nearest, and 2**-23 upwards."""
+    nodes = ["values = DequantizeLinear (w, s)", "q = QuantizeLinear (x, s)"]
+    text = f"(float[3] x) => (int8[3] q, float[3] values) {{ {' '.join(nodes if weights_first else nodes[::-1])} }}"
+    model = to_ir(parsed(text, w=np.int8([-60, 3, 100]), s=np.float32(1.3 * 2**-24)))
+    assert fit_scales(model)
+    after = to_proto(model)
+    values, nodes = nets.constants(after), {node.op_type: node for node in after.graph.node}
+    codes, scale = (values[name] for name in nodes["DequantizeLinear"].input[:2])
+    assert (codes.tolist(), scale) == ([-39, 2, 65], 2.0**-23)
+    assert values[nodes["QuantizeLinear"].input[1]] == 2.0**-24
+
+
 def test_a_scale_that_float16_rounds_to_zero_does_not_become_zero():
     model = prepare(nets.tiny_yolo())
     table = CalibrationTable({**nets.calibrated(model), "b_leaky": 1e-9})

@@ -140,7 +140,7 @@ def test_plans_that_cannot_be_built_take_time_too(frontend):
     assert limit.cut == [problem().title]
 
 
-@pytest.mark.parametrize(("tactic", "built"), [("fused:a", [2]), ("fused:b", [1]), ("fused:c", [3])])
+@pytest.mark.parametrize(("tactic", "built"), [("fused:a", [2]), ("fused:b", [1]), ("fused:c", [3]), ("plain:b", [1])])
 def test_a_known_tactic_builds_its_own_plan_alone_and_once(frontend, tactic, built):
     provider = CudnnProvider(DEVICE)
     for _ in range(2):

@@ -48,6 +48,15 @@ def test_what_is_simplified_has_the_same_value(case):
         assert low <= wanted <= high
 
 
+def test_what_may_be_negative_is_divided_as_a_number_that_is_not():
+    """C++ divides unsigned numbers: -1 / 3u is not -1."""
+    index = Index.counter("i", 5) * -1 + 2
+    for divided, wanted in ((index // 3, [0, 0, 0, -1, -1]), (index % 3, [2, 1, 0, 2, 1])):
+        assert [atom.of.bounds[0] >= 0 for atom, _ in divided.terms] == [True]
+        code = divided.text.replace("u", "").replace("/", "//")
+        assert [eval(code, {"i": i}) for i in range(5)] == wanted
+
+
 def test_what_parts_an_axis_and_joins_it_again_leaves_no_trace():
     flat = Index.counter("i", 60)
     assert flat // 12 * 12 + flat % 12 == flat
