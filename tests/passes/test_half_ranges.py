@@ -92,8 +92,8 @@ def test_small_scales_of_weights_are_rounded_up_and_their_codes_again(weights_sc
 @pytest.mark.parametrize("weights_first", [True, False])
 def test_weights_that_share_a_scale_with_a_tensor_have_it_rounded_up_alone(weights_first):
     """1.3 * 2**-24 is 2**-24 to the nearest, and 2**-23 upwards."""
-    nodes = ["values = DequantizeLinear (w, s)", "q = QuantizeLinear (x, s)"]
-    text = f"(float[3] x) => (int8[3] q, float[3] values) {{ {' '.join(nodes if weights_first else nodes[::-1])} }}"
+    lines = ["values = DequantizeLinear (w, s)", "q = QuantizeLinear (x, s)"]
+    text = f"(float[3] x) => (int8[3] q, float[3] values) {{ {' '.join(lines if weights_first else lines[::-1])} }}"
     model = to_ir(parsed(text, w=np.int8([-60, 3, 100]), s=np.float32(1.3 * 2**-24)))
     assert fit_scales(model)
     after = to_proto(model)
