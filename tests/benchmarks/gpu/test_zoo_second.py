@@ -9,6 +9,7 @@ import torch
 
 from benchmarks.gpu.zoo import NETWORKS, Network, chosen, exported
 from benchmarks.gpu.zoo_second import SECOND
+from benchmarks.gpu.zoo_third import THIRD
 
 SMALL = {
     "unet_3d": (1, 8, 8, 8),
@@ -37,5 +38,7 @@ def test_the_export_computes_what_the_module_does_for_any_batch(name):
 def test_the_zoos_are_chosen_by_their_names(monkeypatch):
     monkeypatch.setenv("BENCHMARK_ZOO", "second, resnet18")
     assert chosen() == (*SECOND, "resnet18")
+    monkeypatch.setenv("BENCHMARK_ZOO", "third")
+    assert chosen() == tuple(THIRD)
     monkeypatch.setenv("BENCHMARK_ZOO", "")
-    assert set(chosen()) == set(NETWORKS) - set(SECOND)
+    assert set(chosen()) == set(NETWORKS) - set(SECOND) - set(THIRD)
