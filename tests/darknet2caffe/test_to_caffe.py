@@ -179,13 +179,13 @@ def test_a_tree_of_too_many_groups_of_siblings_is_refused(tmp_path):
     tree, net = tmp_path / "a.tree", "[conv]\nfilters={}\n[avgpool]\n[softmax]\ntree={}\n"
     for count in (4096, 4097):  # each class but the root is the only child of the one before it
         tree.write_text("".join(f"c{number} {number - 1}\n" for number in range(count)))
-        made = small(net.format(count, tree))
+        network = small(net.format(count, tree))
         if count == 4096:
-            written = read_prototxt(to_caffe(made, tmp_path / "a")[0]).layer
+            written = read_prototxt(to_caffe(network, tmp_path / "a")[0]).layer
             assert sum(layer.type == "Softmax" for layer in written) == count
         else:
             with pytest.raises(UsageError, match="its tree has 4,097 groups of siblings"):
-                to_caffe(made, tmp_path / "b")
+                to_caffe(network, tmp_path / "b")
 
 
 @pytest.mark.parametrize(

@@ -107,8 +107,10 @@ def test_names_behind_computed_shapes_are_those_that_each_node_gives():
         e{i} = Concat <axis = 0> (n{i}, all) f{i} = Reshape (d{i}, e{i}) x{j} = Add (f{i}, x{i}) """
     text = "x0 = Relu (x) " + layer.format(i=0, j=1) + layer.format(i=1, j=2) + "y = Relu (x2)"
     numbers = {"zero": [0], "two": [2], "heads": [2, 4], "all": [8]}
-    made = model(text, ["N", "L", 8], ["A", "B", 8], **{name: np.int64(value) for name, value in numbers.items()})
-    full = prepare(made)
+    transformer = model(
+        text, ["N", "L", 8], ["A", "B", 8], **{name: np.int64(value) for name, value in numbers.items()}
+    )
+    full = prepare(transformer)
     assert names(full.graph.output[0]) == ["N", "L", 8]
     dims = []
     for inferred in ((), {info.name for info in full.graph.value_info}):

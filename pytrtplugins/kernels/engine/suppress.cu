@@ -45,19 +45,19 @@ __device__ __forceinline__ bool is_before(float score, unsigned place, float oth
     return place != N && (than == N || score > other || (score == other && place < than));
 }
 
-// Find the boxes of a class that stay, the best first: `kept` gets their places, and `count` their number.
+// Find the boxes of a class that stay, the best first: `kept_boxes` gets their places, and `count` their number.
 template <typename V, typename S>
-__device__ void suppress(V value_at, S score_at, float overlap, float lowest, Candidate* candidates, unsigned* kept, unsigned* count) {
-    __shared__ unsigned listed, places[THREADS];
+__device__ void suppress(V value_at, S score_at, float overlap, float lowest, Candidate* candidates, unsigned* kept_boxes, unsigned* count) {
+    __shared__ unsigned candidate_count, places[THREADS];
     __shared__ float scores[THREADS];
-    if (threadIdx.x == 0) listed = 0;
+    if (threadIdx.x == 0) candidate_count = 0;
     __syncthreads();
     for (unsigned place = threadIdx.x; place < N; place += THREADS) {
         float const score = score_at(place);
-        if (score > lowest) candidates[atomicAdd(&listed, 1u)] = Candidate{score, place};
+        if (score > lowest) candidates[atomicAdd(&candidate_count, 1u)] = Candidate{score, place};
     }
     __syncthreads();
-    unsigned const all = listed;
+    unsigned const all = candidate_count;
     unsigned stay = 0, last = N;
     Box box = {};
     while (stay < LIMIT) {
@@ -92,14 +92,14 @@ __device__ void suppress(V value_at, S score_at, float overlap, float lowest, Ca
         __syncthreads();
         if (last == N) break;
         box = box_of([&](unsigned side) { return value_at(last, side); });
-        if (threadIdx.x == 0) kept[stay] = last;
+        if (threadIdx.x == 0) kept_boxes[stay] = last;
         ++stay;
     }
     if (threadIdx.x == 0) *count = stay;
 }
 
 // The last block that is done writes the rows of all, and how many there are. `done` counts those that are; it is 0 before and behind.
-__device__ void write_rows(const volatile unsigned* kept, const volatile unsigned* counts, unsigned* done, long long* rows, long long* number) {
+__device__ void write_rows(const volatile unsigned* kept_boxes, const volatile unsigned* counts, unsigned* done, long long* rows, long long* number) {
     __shared__ bool is_last;
     __shared__ unsigned begins[THREADS + 1];
     __threadfence();
@@ -129,7 +129,7 @@ __device__ void write_rows(const volatile unsigned* kept, const volatile unsigne
                 long long* const row = rows + 3ull * (begins[i] + rank);
                 row[0] = pair / CLASSES;
                 row[1] = pair % CLASSES;
-                row[2] = kept[static_cast<unsigned long long>(pair) * LIMIT + rank];
+                row[2] = kept_boxes[static_cast<unsigned long long>(pair) * LIMIT + rank];
             }
         }
     }

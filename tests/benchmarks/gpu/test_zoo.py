@@ -134,11 +134,11 @@ class Keeps(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.inner, self.kept = torch.nn.Conv2d(3, 4, 3), None
+        self.inner, self.features = torch.nn.Conv2d(3, 4, 3), None
 
     def forward(self, x):
-        self.kept = self.inner(x)
-        return self.kept.relu()
+        self.features = self.inner(x)
+        return self.features.relu()
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch.fx's optimization, when it is imported

@@ -82,8 +82,8 @@ def _rewrite(graph: ir.Graph, node: ir.Node) -> None:
         "score_threshold": limits[2],
         "center_point_box": node.attributes.get_int("center_point_box", 0),
     }
-    made = onnx_ir.node("Suppress", node.inputs[:2], attributes, domain=DOMAIN, name=node.name, num_outputs=2)
-    nodes, (room, count), is_free = [made], made.outputs, not isinstance(images, int)
+    suppress = onnx_ir.node("Suppress", node.inputs[:2], attributes, domain=DOMAIN, name=node.name, num_outputs=2)
+    nodes, (room, count), is_free = [suppress], suppress.outputs, not isinstance(images, int)
     room.shape, count.shape = onnx_ir.Shape([images, rows, 3] if is_free else [images * rows, 3]), onnx_ir.Shape([1])
     if is_free:
         flat = add_constant(graph, f"{name}.flat", np.array([-1, 3]))

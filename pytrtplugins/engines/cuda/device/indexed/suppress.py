@@ -33,24 +33,24 @@ def _suppress(node: Node) -> KernelSource:
         Index.counter(name, size)
         for name, size in (("image", images), ("kind", classes), ("place", count), ("side", 4))
     )
-    listed, kept = 8 * pairs * count, 4 * pairs * limit  # bytes
+    candidate_bytes, box_bytes = 8 * pairs * count, 4 * pairs * limit
     overlap, lowest = (
         operand_text(Number(DType.FLOAT32, repr(float(at[name])))) for name in ("iou_threshold", "score_threshold")
     )
     body = [
         "unsigned const pair = blockIdx.x, image = pair / CLASSES, kind = pair % CLASSES;",
         "char* const memory = static_cast<char*>(scratch);",
-        f"unsigned* const kept = reinterpret_cast<unsigned*>(memory + {listed}ull);",
-        f"unsigned* const counts = reinterpret_cast<unsigned*>(memory + {listed + kept}ull);",
+        f"unsigned* const kept_boxes = reinterpret_cast<unsigned*>(memory + {candidate_bytes}ull);",
+        f"unsigned* const counts = reinterpret_cast<unsigned*>(memory + {candidate_bytes + box_bytes}ull);",
         "suppress(",
         f"    [&](unsigned place, unsigned side) {{ return {boxes.scalar([image, place, side])}; }},",
         f"    [&](unsigned place) {{ return {scores.scalar([image, kind, place])}; }}, {overlap}, {lowest},",
-        f"    reinterpret_cast<Candidate*>(memory) + pair * {count}ull, kept + pair * {limit}ull, counts + pair);",
-        "write_rows(kept, counts, counts + PAIRS, static_cast<long long*>(y0), static_cast<long long*>(y1));",
+        f"    reinterpret_cast<Candidate*>(memory) + pair * {count}ull, kept_boxes + pair * {limit}ull, counts + pair);",
+        "write_rows(kept_boxes, counts, counts + PAIRS, static_cast<long long*>(y0), static_cast<long long*>(y1));",
     ]
     constants: dict[str, int | str] = {
         "N": count, "CLASSES": classes, "PAIRS": pairs, "LIMIT": limit, "THREADS": threads,
         "CENTERED": int(bool(at.get("center_point_box"))),
     }  # fmt: skip
     text = row_kernel_text(node, threads, ("suppress.cu",), constants, body)
-    return KernelSource(text, pairs, threads, False, listed + kept + 4 * pairs + 4)
+    return KernelSource(text, pairs, threads, False, candidate_bytes + box_bytes + 4 * pairs + 4)
