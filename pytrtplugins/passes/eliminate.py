@@ -1,4 +1,4 @@
-"""Remove nodes without effect: Identity, Dropout, and nodes and initializers that nothing reads."""
+"""Remove nodes without effect: Identity, Dropout, Casts to the same type, and nodes and initializers that nothing reads."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Eliminate(Pass):
     """Remove nodes without effect.
 
     1. Dropout whose mask nobody reads, unless it is told to train: identity at inference.
-    2. Identity, and Concat of one tensor. Between two outputs of the model, or between an input or constant and an output, it stays:
-       both names count.
+    2. Identity, Concat of one tensor, and Cast to the type that its input has. Between two outputs of the model, or between an input or
+       constant and an output, it stays: both names count.
     3. Nodes, and then initializers, that lead to no output.
     """
 
@@ -35,7 +35,7 @@ class Eliminate(Pass):
                 node.resize_outputs(1)
                 node.attributes.clear()
                 modified = True
-            if is_op(node, "Concat") and len(node.inputs) == 1:
+            if (is_op(node, "Concat") and len(node.inputs) == 1) or _keeps_type(node):
                 node.op_type = "Identity"  # case 2
                 node.attributes.clear()
                 modified = True
@@ -47,6 +47,13 @@ class Eliminate(Pass):
 def _is_idle(dropout: ir.Node) -> bool:
     mask_is_read = any(out.uses() or out.is_graph_output() for out in dropout.outputs[1:])
     return not mask_is_read and (len(dropout.inputs) < 3 or dropout.inputs[2] is None or _is_false(dropout.inputs[2]))
+
+
+def _keeps_type(node: ir.Node) -> bool:
+    """Whether a node is a Cast whose input is known to have the wanted type."""
+    if not is_op(node, "Cast") or node.inputs[0] is None or node.inputs[0].dtype is None:
+        return False
+    return int(node.inputs[0].dtype) == node.attributes.get_int("to")
 
 
 def _is_false(value: ir.Value) -> bool:

@@ -124,6 +124,7 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
     "Or": _row("{0} || {1}", lambda xp, a, b: a | b),
     "PRelu": _row("leaky_relu({0}, {1})", lambda xp, x, slope: xp.where(x < 0, x * slope, x)),
     "Pow": _row("power({0}, {1})", _power),
+    "QuickGelu": _row("swish({0}, 1.702f)", lambda xp, x: x / (1 + xp.exp(x * np.float32(-1.702)))),
     "Reciprocal": _row("1 / {0}", lambda xp, x: 1 / x),
     "Relu": _row("relu({0})", lambda xp, x: xp.maximum(x, 0)),
     "Round": _row("round_to_even({0})", lambda xp, x: xp.rint(x)),

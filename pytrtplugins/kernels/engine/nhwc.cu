@@ -72,7 +72,7 @@ template <bool QUICK = false> __device__ __forceinline__ float activate(float v,
     if (kind == ACTIVATION_CLIP) return v < a ? a : v > b ? b : v;
     if (kind == ACTIVATION_LOGISTIC) return QUICK ? quick_sigmoid(v) : 1.0f / (1.0f + expf(-v));
     if (kind == ACTIVATION_HARD_SIGMOID) return v * a + b < 0.0f ? 0.0f : v * a + b > 1.0f ? 1.0f : v * a + b;
-    if (QUICK && (kind == ACTIVATION_SWISH || kind == ACTIVATION_GELU_TANH)) return quick_gated(v, v, kind);
+    if (QUICK && (kind == ACTIVATION_SWISH || kind == ACTIVATION_GELU_TANH || kind == ACTIVATION_QUICK_GELU)) return quick_gated(v, v, kind);
     return plain_activation(v, kind);
 }
 

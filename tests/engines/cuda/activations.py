@@ -27,6 +27,7 @@ WRITTEN = [
     ("clip", "Clip", [np.float32(-0.25), np.float32(0.75)], {}),
     ("logistic", "Sigmoid", [], {}),
     ("swish", "Swish", [], {}),
+    ("quick_gelu", "QuickGelu", [], {}),
     ("gelu", "Gelu", [], {}),
     ("gelu_tanh", "Gelu", [], {"approximate": "tanh"}),
     ("hard_swish", "HardSwish", [], {}),
@@ -34,13 +35,15 @@ WRITTEN = [
     ("hard_sigmoid", "HardSigmoid", [], {"alpha": 0.5, "beta": 0.25}),
     ("hard_sigmoid", "HardSigmoid", [], {"alpha": -0.3}),
 ]
-"""The activation's name, the operator, its constants and attributes. Opset 20 has all of them but Swish."""
+"""The activation's name, the operator, its constants and attributes. Opset 20 has all of them but Swish and QuickGelu."""
 IDS = [f"{kind}-{number}" for number, (kind, *_) in enumerate(WRITTEN)]
 
 
 def write(net, x, output, op, constants, attributes):
-    """Add the operator to a network: Swish as a product."""
-    if op == "Swish":
-        return net.add("Mul", [x, net.add("Sigmoid", [x], f"{output}_gate")], output)
+    """Add the operator to a network: Swish and QuickGelu as products."""
+    if op in ("Swish", "QuickGelu"):
+        factor = net.constant(f"{output}_factor", np.float32(1.702))
+        read = x if op == "Swish" else net.add("Mul", [x, factor], f"{output}_scaled")
+        return net.add("Mul", [x, net.add("Sigmoid", [read], f"{output}_gate")], output)
     names = [net.constant(f"{output}_{index}", array) for index, array in enumerate(constants)]
     return net.add(op, [x, *names], output, **attributes)

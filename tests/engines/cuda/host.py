@@ -80,8 +80,8 @@ def activated(values, kind, bounds, slopes=None):
     if kind == "clip":
         low, high = bounds
         return np.clip(values, np.float32(low), np.float32(high))
-    if kind in ("logistic", "swish"):
-        share = 1 / (1 + np.exp(-np.maximum(values, -80)))
+    if kind in ("logistic", "swish", "quick_gelu"):
+        share = 1 / (1 + np.exp(-np.maximum(values * np.float32(1.702 if kind == "quick_gelu" else 1), -80)))
         return share if kind == "logistic" else values * share
     if kind == "hard_swish":
         return values * np.clip(values / 6 + np.float32(0.5), 0, 1)

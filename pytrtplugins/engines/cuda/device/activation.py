@@ -41,6 +41,7 @@ class Activation(enum.IntEnum):
     LEAKY = 10
     TANH = 11, "Tanh"
     MISH = 12, "Mish", True
+    QUICK_GELU = 13, "QuickGelu", True
 
 
 ACTIVATIONS = {activation.name.lower(): activation for activation in Activation}

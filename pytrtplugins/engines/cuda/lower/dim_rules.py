@@ -352,7 +352,7 @@ _OF_FIRST_INPUT = {
 RULES: dict[tuple[str, str], Rule] = {
     **dict.fromkeys((("", name) for name in operators(Trait.BROADCASTS)), _elementwise),
     **dict.fromkeys((("", name) for name in operators(Trait.UNARY) | _OF_FIRST_INPUT), _same),
-    **dict.fromkeys(((DOMAIN, name) for name in ("Gelu", "GeluTanh", "Mish", "Swish")), _same),
+    **dict.fromkeys(((DOMAIN, name) for name in ("Gelu", "GeluTanh", "Mish", "QuickGelu", "Swish")), _same),
     **dict.fromkeys((("", name) for name in operators(Trait.KEEPS_ORDER) - {"Identity"}), _same_count),
     **dict.fromkeys((("", name) for name in ("GatherElements", "Scatter", "ScatterElements")), _along_axis),
     **dict.fromkeys((("", name) for name in ("MatMul", "MatMulInteger", "QLinearMatMul")), _matmul),

@@ -50,8 +50,8 @@ class FuseConvolutions(Rewrite[list[int]]):
     Inputs: x, weights (K, C / group, R, S), bias (K), residual or nothing, scales of the weights (K) or nothing, slopes (K) of
     ``"prelu"`` or nothing.
     Attributes: ``strides``, ``pads`` (top, left, bottom, right), ``dilations``, ``group``; ``activation`` (``"linear"``,
-    ``"leaky"``, ``"clip"``, ``"logistic"``, ``"swish"``, ``"gelu"``, ``"gelu_tanh"``, ``"hard_swish"``, ``"hard_sigmoid"``,
-    ``"prelu"``, before the residual or behind it) with
+    ``"leaky"``, ``"clip"``, ``"logistic"``, ``"swish"``, ``"gelu"``, ``"gelu_tanh"``, ``"quick_gelu"``, ``"hard_swish"``,
+    ``"hard_sigmoid"``, ``"prelu"``, before the residual or behind it) with
     ``bounds`` (slope, or lowest and highest, or slope and offset); the same behind the residual in ``residual_activation``,
     ``residual_bounds``; ``rows`` 1: x is not an image but a linear tensor (…, C) of any rank, whose rows are pixels, and so is the
     output; ``pool`` 1: the largest of each 2x2 pixels behind all that; ``reorg``: stride of darknet's reorg behind all that,
@@ -89,11 +89,11 @@ class FuseConvolutions(Rewrite[list[int]]):
 
 
 class FuseActivations(Rewrite[_Activation]):
-    """LeakyRelu, Relu, PRelu, Clip, HardSigmoid, Sigmoid, Swish, HardSwish, Gelu, GeluTanh behind a convolution or its residual → into it.
+    """LeakyRelu, Relu, PRelu, Clip, HardSigmoid and the activations of `PLAIN` behind a convolution or its residual → into it.
 
     What does not match: (1) an activation whose bounds are computed, or slopes that are neither one nor one for each filter;
     (2) a convolution that something else reads too; (3) one that has an activation there already, or slopes before the residual;
-    (4) one that writes codes already; (5) Swish, HardSwish, Gelu, GeluTanh behind a residual.
+    (4) one that writes codes already; (5) a gated activation behind a residual.
     """
 
     name: ClassVar[str] = "activations"

@@ -1,4 +1,4 @@
-"""Gather the patches of a first convolution with few channels (im2col along a row), so that channels fill what a kernel reads at once."""
+"""Gather the windows of a convolution with few channels (im2col), so that channels fill what a kernel reads at once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from .rewrite import DOMAIN, Rewrite, codes_scale, has_rows, scale_of, weight_di
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["GatherPatches"]
+__all__ = ["GatherPatches", "GatherWindows"]
 
 _MAX_CHANNELS = 4
 _MAX_OVERLAP = 4
 """How often a column of the image may be copied, at most: kernel width / stride."""
+_MIN_SIDE, _MOST_CHANNELS = 8, 32
+"""Of a window that becomes one pixel: below, the taps are few; beyond, each of them fills what a kernel reads at once."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,55 @@ class GatherPatches(Rewrite[_Match]):
         graph.insert_before(node, patches)
         if match.producer is not None:
             graph.remove(match.producer, safe=True)
+
+
+class GatherWindows(Rewrite[int]):
+    """A convolution of large square windows side by side → SpaceToDepth, and a convolution of single pixels.
+
+    It is for what `GatherPatches` leaves: an image that another layer normalizes, or one of more channels. A kernel would
+    take a step for each of the taps.
+
+    What does not match: (1) windows of fewer than 8x8 pixels, or of more than 32 channels; (2) windows that overlap, are apart, or have
+    a border; (3) groups; (4) sides that are unknown or no multiple of the window's.
+    """
+
+    name: ClassVar[str] = "windows"
+    needs: ClassVar[tuple[str, ...]] = ("Conv",)
+
+    def match(self, node: ir.Node) -> int | None:
+        """The side of a window."""
+        if not is_op(node, "Conv", DOMAIN) or has_rows(node) or node.attributes["image"].as_int():
+            return None
+        at, dims = node.attributes, weight_dims(node)
+        if not dims or dims[2] < _MIN_SIDE or dims[1] > _MOST_CHANNELS or array_of(node.inputs[1]) is None:  # case 1
+            return None
+        side = dims[2]
+        if dims[3] != side or list(at["strides"].as_ints()) != [side, side]:  # case 2
+            return None
+        if (
+            any(at["pads"].as_ints()) or set(at["dilations"].as_ints()) != {1} or at["group"].as_int() != 1
+        ):  # cases 2, 3
+            return None
+        sides = (dims_of(node.inputs[0]) or ())[2:]
+        return side if sides and all(isinstance(each, int) and each % side == 0 for each in sides) else None  # case 4
+
+    def rewrite(self, graph: ir.Graph, node: ir.Node, match: int) -> None:
+        """Insert SpaceToDepth before the convolution, and bring the weights into the order of its channels."""
+        onnx_ir = require("onnx_ir", extra="onnx")
+        read, weights = node.inputs[0], array_of(node.inputs[1])
+        assert read is not None
+        assert weights is not None
+        moved = onnx_ir.node("SpaceToDepth", [read], {"blocksize": match}, name=f"{node.name}.windows")
+        result, dims = moved.outputs[0], dims_of(read)
+        assert dims is not None
+        result.name, result.type = f"{node.outputs[0].name}.windows", read.type
+        sides = [int(side) // match for side in dims[2:]]
+        result.shape = onnx_ir.Shape([read.shape[0], weights[0].size, *sides])  # type: ignore[index]
+        pixels = np.ascontiguousarray(weights.transpose(0, 2, 3, 1)).reshape(len(weights), -1, 1, 1)
+        set_attributes(node, {"strides": [1, 1]})
+        node.replace_input_with(0, result)
+        node.replace_input_with(1, add_constant(graph, f"{node.outputs[0].name}.windows.weights", pixels))
+        graph.insert_before(node, moved)
 
 
 def _match_image(node: ir.Node) -> _Match | None:

@@ -19,7 +19,7 @@ from ....utils.optional import require
 from ...base.blocked import check_layouts
 from ...base.plugin_codes import WriteCodes
 from ...base.plugins import write_decompositions
-from .activations import FuseSwishMish
+from .activations import FuseGatedActivations
 from .attention import FuseAttention
 from .average_pools import AverageCodes
 from .blocks import FuseBlocks
@@ -35,7 +35,7 @@ from .hoist_activations import HoistActivations
 from .horizontal import FuseHorizontally
 from .matmul import FuseBiases, FuseMatMuls
 from .one_dimension import WriteAsImages
-from .patches import GatherPatches
+from .patches import GatherPatches, GatherWindows
 from .pool_reorg_stem import FusePools, FuseReorgs, FuseStem
 from .qdq import (
     AbsorbInputScales,
@@ -108,7 +108,7 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     (None, AbsorbInputScales),
     (None, FoldConstants),
     (None, FuseBiases),
-    ("activations", FuseSwishMish),
+    ("activations", FuseGatedActivations),
     ("activations", FuseGelu),
     ("activations", FuseActivations),
     ("residuals", FuseResiduals),
@@ -121,6 +121,7 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     ("horizontal-fusion", FuseHorizontally),
     ("stem", FuseStem),
     ("patches", GatherPatches),
+    ("patches", GatherWindows),
 )
 """In their order, each with the step that it belongs to; None: it cannot be left out."""
 

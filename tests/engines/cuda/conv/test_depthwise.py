@@ -116,7 +116,10 @@ def test_each_tile_that_the_timer_may_choose(tile, stride):
 
 
 ACTIVATIONS = [
-    *((name, HALF) for name in ("leaky", "logistic", "swish", "gelu", "gelu_tanh", "hard_swish", "prelu")),
+    *(
+        (name, HALF)
+        for name in ("leaky", "logistic", "swish", "quick_gelu", "gelu", "gelu_tanh", "hard_swish", "prelu")
+    ),
     *(("swish", CODES), ("swish", SINGLE), ("gelu", SINGLE), ("hard_swish", CODES)),
 ]
 

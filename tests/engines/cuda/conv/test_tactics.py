@@ -94,7 +94,8 @@ def test_bounds_make_another_problem():
 
 
 @pytest.mark.parametrize(
-    "activation", ["logistic", "swish", "gelu", "gelu_tanh", "hard_swish", "hard_sigmoid", "clip", "prelu"]
+    "activation",
+    ["logistic", "swish", "quick_gelu", "gelu", "gelu_tanh", "hard_swish", "hard_sigmoid", "clip", "prelu"],
 )
 def test_activations_that_are_no_slopes_are_compiled_into_a_kernel(activation):
     sloped, other = (ConvShape.of(problem(activation=name)) for name in ("leaky", activation))

@@ -25,6 +25,13 @@ def swish(net, x, swapped=False):
     return net.add("Mul", [gate, x] if swapped else [x, gate], "acted")
 
 
+def quick_gelu(net, x, swapped=False):
+    factor = net.constant("factor", np.array([1.702], np.float32))
+    scaled = net.add("Mul", [factor, x] if swapped else [x, factor], "scaled", net.channels[x])
+    gate = net.add("Sigmoid", [scaled], "gate")
+    return net.add("Mul", [gate, x] if swapped else [x, gate], "acted")
+
+
 def mish(net, x, swapped=False):
     gate = net.add("Tanh", [net.add("Softplus", [x], "soft")], "gate")
     return net.add("Mul", [gate, x] if swapped else [x, gate], "acted")
@@ -41,7 +48,7 @@ def found_and_wanted(model, float_type, disable=()):
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-@pytest.mark.parametrize(("write", "kind"), [(swish, "Swish"), (mish, "Mish")])
+@pytest.mark.parametrize(("write", "kind"), [(swish, "Swish"), (quick_gelu, "QuickGelu"), (mish, "Mish")])
 def test_what_is_written_with_several_operators_is_one(write, kind, swapped):
     net = Net()
     x = net.add("Neg", [net.conv("data", "a", 16, leaky=False)], "negated")  # nothing is fused into a Neg
@@ -92,7 +99,7 @@ def test_a_convolution_leaves_mish_to_its_kernel():
     assert operators(model) == ["Conv", "Mish", "Conv"]
 
 
-@pytest.mark.parametrize(("write", "kind"), [(swish, "Swish"), (hard_swish, "HardSwish")])
+@pytest.mark.parametrize(("write", "kind"), [(swish, "Swish"), (quick_gelu, "QuickGelu"), (hard_swish, "HardSwish")])
 def test_swish_stays_behind_a_residual(write, kind):
     net = Net()
     a = net.conv("data", "a", 16)
@@ -106,6 +113,15 @@ def test_a_gate_that_something_else_reads_stays():
     assert operators(net.model(net.conv(acted, "last", 8), "gate")).count("Mul") == 1
 
 
+@pytest.mark.parametrize("factor", [np.float32(1.7), np.full((1, 16, 1, 1), 1.702, np.float32)])
+def test_a_gate_of_another_factor_or_of_one_for_each_channel_stays(factor):
+    net = Net()
+    x = net.conv("data", "a", 16, leaky=False)
+    scaled = net.add("Mul", [x, net.constant("factor", factor)], "scaled")
+    acted = net.add("Mul", [x, net.add("Sigmoid", [scaled], "gate")], "acted")
+    assert operators(net.model(net.conv(acted, "last", 8))) == ["Conv", "Mul", "Sigmoid", "Mul", "Conv"]
+
+
 def test_a_gate_of_another_tensor_stays():
     net = Net()
     a, b = (net.conv("data", name, 16, leaky=False) for name in "ab")
@@ -116,7 +132,7 @@ def test_a_gate_of_another_tensor_stays():
 @KERNELS
 @TYPES
 @pytest.mark.parametrize("channels", [16, 5])
-@pytest.mark.parametrize("write", [swish, mish, "Sigmoid", "Tanh", "HardSwish"])
+@pytest.mark.parametrize("write", [swish, quick_gelu, mish, "Sigmoid", "Tanh", "HardSwish"])
 def test_activations_give_the_reference_engines_numbers(write, channels, float_type, step, disable):
     net = Net()
     x = net.add("Neg", [net.conv("data", "a", channels, leaky=False)], "negated")  # nothing is fused into a Neg
@@ -146,6 +162,7 @@ FORMULAS = {  # of float64
     "Sigmoid": logistic,
     "Tanh": np.tanh,
     "Swish": lambda x: x * logistic(x),
+    "QuickGelu": lambda x: x * logistic(np.float32(1.702) * x),
     "Mish": lambda x: x * np.tanh(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))),
     "HardSwish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
     "Gelu": lambda x: x / 2 * np.vectorize(math.erfc)(x * -np.sqrt(0.5)),
@@ -159,8 +176,8 @@ TANH = {"approximate": "tanh"}
 def test_the_kernel_is_right_far_from_zero_too(kind, step, disable):
     net = Net(channels=4, size=8, opset=20)
     pooled = net.add("MaxPool", ["data"], "pooled", kernel_shape=[2, 2], strides=[2, 2])
-    if kind == "Swish":
-        swish(net, pooled)
+    if kind in ("Swish", "QuickGelu"):
+        (swish if kind == "Swish" else quick_gelu)(net, pooled)
     else:
         net.add("Gelu" if kind == "GeluTanh" else kind, [pooled], "acted", **TANH if kind == "GeluTanh" else {})
     ones = net.constant("ones", np.ones((4, 1, 1, 1), np.float32))

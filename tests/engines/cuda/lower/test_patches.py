@@ -144,3 +144,50 @@ def test_an_image_that_something_else_reads_too_is_read_twice():
     last = net.first((4, 4), (4, 4))
     mean = net.add("GlobalAveragePool", ["data"], "mean")
     assert "Patches" in assert_right(net.model(last, mean), image())
+
+
+@pytest.mark.parametrize("float_type", [DType.FLOAT32, DType.FLOAT16])
+@pytest.mark.parametrize(("channels", "layer"), [(3, True), (13, False)])
+def test_large_windows_of_what_another_layer_gives_or_of_more_channels_become_pixels(channels, layer, float_type):
+    net = First(channels, 24)
+    net.input[3] = 16
+    x = (
+        net.add("Sub", ["data", net.constant("mean", np.full((channels, 1, 1), 0.5, np.float32))], "moved")
+        if layer
+        else "data"
+    )
+    model = net.model(net.first((8, 8), (8, 8), x=x))
+    assert gathered(model) == ((8, 64 * channels, 1, 1), None)
+    values = np.random.default_rng(1).standard_normal((2, channels, 24, 16), dtype=np.float32)
+    assert_right(model, {"data": values}, float_type)
+
+
+LARGE = {
+    "a border": ({"pads": (0, 0, 0, 8)}, 16),
+    "an overlap": ({"strides": (8, 4)}, 16),
+    "windows apart": ({"kernel": (8, 8), "strides": (9, 9)}, 17),
+    "fewer pixels": ({"kernel": (7, 7), "strides": (7, 7)}, 21),
+    "a part of a window": ({}, 18),
+    "groups": ({"group": 2}, 16),
+    "oblong": ({"kernel": (8, 4), "strides": (8, 4)}, 16),
+}
+
+
+@pytest.mark.parametrize(("window", "columns"), LARGE.values(), ids=LARGE)
+def test_other_large_windows_stay(window, columns):
+    net = First(6, 16)
+    net.input[3] = columns
+    model = net.model(net.first(**{"kernel": (8, 8), "strides": (8, 8), **window}))
+    assert gathered(model)[0] == (8, 6 // window.get("group", 1), *window.get("kernel", (8, 8)))
+
+
+def test_large_windows_of_codes_become_pixels():
+    net = First(6, 16)
+    net.input[3] = 16
+    model = prepare(net.model(net.first((8, 8), (8, 8))))
+    values = {"data": np.random.default_rng(1).standard_normal((2, 6, 16, 16), dtype=np.float32)}
+    quantized = quantize(model, calibrate(model, MinMaxCalibrator([values]), progress=False))
+    found, execution = run_on_host(quantized, values)
+    (moved,) = [step for step in execution.plan.steps if step.op == "SpaceToDepth" or "windows" in step.name]
+    assert execution.plan.tensors[moved.outputs[0]].format.dtype is DType.INT8
+    assert_near(found, by_reference(quantized, values, "int8"), 5e-3)
