@@ -18,7 +18,7 @@ from .operator_int8 import quantized, quantized_values, round_weights
 from .ours import step_facts
 from .running import Running
 from .torch_peer import captured
-from .zoo_subject import exact_products, on_stream
+from .zoo_subject import compiled, exact_products, on_stream
 
 _TYPES = {"FP32": torch.float32, "FP16": torch.float16, "INT8": torch.float16}
 
@@ -92,15 +92,21 @@ class OperatorSubject:
             lambda _: found.float().cpu().numpy(), lambda: bound.launch(clock.stream), facts=facts, close=close
         )
 
-    def pytorch(self, clock: Clock) -> Running:
-        """PyTorch in one CUDA graph, with the kernels that cuDNN's benchmark finds, without TF32 in FP32."""
+    def pytorch(self, clock: Clock, fused: bool = False) -> Running:
+        """PyTorch in one CUDA graph, with the kernels that cuDNN's benchmark finds, without TF32 in FP32.
+
+        Args:
+            clock: Whose stream it runs on.
+            fused: Whether torch.compile makes the kernels.
+        """
         torch.backends.cudnn.benchmark = True
+        module = compiled(self.module, "default") if fused else self.module
         stream = torch.cuda.ExternalStream(clock.stream.ptr)
         results: list[torch.Tensor] = []
 
         def run() -> None:
             with torch.inference_mode():
-                results[:] = [self.module(*self.inputs)]
+                results[:] = [module(*self.inputs)]
 
         with exact_products():
             graph = captured(stream, run)

@@ -1,5 +1,7 @@
 """Single operators in FP16, INT8 and FP32 beside PyTorch's in a CUDA graph; a size of each form comes before all others.
 
+FP16 has rows beside torch.compile too, but for operators for which it calls the same libraries.
+
 PyTorch has no convolution or matrix product of INT8 with a scale per channel on CUDA, so the peer of INT8 is its FP16 module.
 """
 
@@ -12,7 +14,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from ..pages.runners import NAME, TORCH_GRAPH
+from ..pages.runners import NAME, TORCH_COMPILED, TORCH_GRAPH
 from .clock import Clock
 from .operator_cases import CASES
 from .operator_int8 import has_int8
@@ -25,6 +27,8 @@ LIMIT = {"FP16": 1e-2, "INT8": 5e-2, "FP32": 1e-4}
 """Of the result, relative L2; or twice PyTorch's own error. The precisions come in this order."""
 CODES_LIMIT = 2e-3
 """Of a result in INT8 beside what PyTorch computes from the same codes; their rounding alone is some five times that."""
+IN_LIBRARIES = {"Conv", "ConvTranspose", "GRU", "LSTM", "MatMul", "RNN", "Attention"}
+"""Operators for which torch.compile calls what PyTorch calls without it."""
 DELAY_US = 6000.0
 """A replay takes the host up to 25 µs, and a round has at most 200 of them."""
 
@@ -43,15 +47,33 @@ def cases() -> list[Any]:
     return parameters
 
 
+def compiled_cases() -> list[Any]:
+    """Each case that torch.compile may make kernels for, behind all others."""
+    mark = pytest.mark.stage(2 * len(LIMIT))
+    chosen = (case for case in CASES if case.operator not in IN_LIBRARIES)
+    return [pytest.param(case, "FP16", marks=mark, id=f"operator FP16 compiled, {case.name}") for case in chosen]
+
+
 @pytest.mark.parametrize(("case", "precision"), cases())
 def test_operator(case: Any, precision: str, clock: Clock, benchmark, request: pytest.FixtureRequest) -> None:
+    _race(case, precision, False, clock, benchmark, request)
+
+
+@pytest.mark.parametrize(("case", "precision"), compiled_cases())
+def test_compiled(case: Any, precision: str, clock: Clock, benchmark, request: pytest.FixtureRequest) -> None:
+    _race(case, precision, True, clock, benchmark, request)
+
+
+def _race(case: Any, precision: str, fused: bool, clock: Clock, benchmark: Any, request: pytest.FixtureRequest) -> None:
+    """Compare the results, then the times."""
     facts = {"kind": "operator", "operator": case.operator, "form": case.form, "size": case.size, "runner": NAME}
+    facts["peer"] = TORCH_COMPILED if fused else TORCH_GRAPH
     with (
         recorded(benchmark, request.session, **facts, precision=precision) as row,
         contextlib.ExitStack() as stack,
     ):
         subject = OperatorSubject(case, precision)
-        peer = stack.enter_context(contextlib.closing(subject.pytorch(clock)))
+        peer = stack.enter_context(contextlib.closing(subject.pytorch(clock, fused)))
         row["peer_error"] = subject.error(peer.run(subject.ignored))
         ours = stack.enter_context(contextlib.closing(subject.ours(clock)))
         row.update(ours.facts or {})
@@ -65,7 +87,5 @@ def test_operator(case: Any, precision: str, clock: Clock, benchmark, request: p
         assert ours.queue is not None
         assert peer.queue is not None
         times = clock.gpu(peer.queue, ours.queue, DELAY_US)
-        row.update(
-            us=times.beside, peer=TORCH_GRAPH, peer_us=times.median, speed=times.ratio, peer_kernels=peer.kernels
-        )
+        row.update(us=times.beside, peer_us=times.median, speed=times.ratio, peer_kernels=peer.kernels)
         benchmark.pedantic(ours.queue, rounds=3)

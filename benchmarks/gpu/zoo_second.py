@@ -202,6 +202,12 @@ def _detr(model: str, config: str, **arguments: Any) -> nn.Module:
     return _transformers(model, config, _classes_and_boxes, **arguments)
 
 
+_RESNET: dict[str, Any] = {
+    "use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None,
+    "backbone_config": {"model_type": "resnet", "out_features": ["stage4"]},
+}  # fmt: skip
+"""DETR's first network of transformers itself, which asks no server for its sizes."""
+
 SECOND: dict[str, dict[str, Any]] = {
     "maxvit_t": {"module": partial(_torchvision, "", "maxvit_t")},
     "swin_v2_t": {"module": partial(_torchvision, "", "swin_v2_t"), "side": 256, "convolutional": False},
@@ -234,10 +240,7 @@ SECOND: dict[str, dict[str, Any]] = {
         "module": partial(_transformers, "T5EncoderModel", "T5Config", _hidden), "words": 128, "convolutional": False,
     },
     "rtdetr_r50": {"module": partial(_detr, "RTDetrForObjectDetection", "RTDetrConfig"), "side": 640},
-    "detr_r50": {
-        "module": partial(_detr, "DetrForObjectDetection", "DetrConfig", use_timm_backbone=False, use_pretrained_backbone=False),
-        "side": 512,
-    },
+    "detr_r50": {"module": partial(_detr, "DetrForObjectDetection", "DetrConfig", **_RESNET), "side": 512},
     "raft_small": {"module": _raft, "dims": (6, 128, 128), "convolutional": False},
     "r3d_18": {"module": partial(_torchvision, ".video", "r3d_18"), "dims": _VIDEO},
     "unet_3d": {"module": _Unet3d, "dims": (1, 32, 64, 64)},

@@ -7,7 +7,7 @@ from typing import Any
 
 from .chart import Chart, Dot, dots
 from .race import earlier_rows, gpu_text, left_out
-from .runners import NAME
+from .runners import NAME, TORCH_COMPILED
 from .table import left, right, table
 
 __all__ = ["operators"]
@@ -21,9 +21,13 @@ Rows = Sequence[Row]
 
 def operators(name: str, record: dict[str, Any]) -> Iterator[str | Chart]:
     """The goals, the table, and a chart of the slowest."""
-    timed = sorted((row for row in record["rows"] if "us" in row), key=_ratio, reverse=True)
+    rows = [row for row in record["rows"] if "us" in row]
+    fused = {_label(row): row for row in rows if row.get("peer") == TORCH_COMPILED}
+    plain = [row for row in rows if row.get("peer") != TORCH_COMPILED]
+    beside = [{**row, "compiled_us": fused[_label(row)]["peer_us"]} if _label(row) in fused else row for row in plain]
+    timed = sorted(beside, key=_ratio, reverse=True)
     yield gpu_text(record)
-    yield _goals(timed)
+    yield _goals(timed, fused)
     yield table(_COLUMNS, timed)
     if timed:
         yield _chart(name, timed, record["gpu"]["gpu"])
@@ -43,7 +47,7 @@ def _is_slow(row: Row) -> bool:
     return bool(row["us"] > TIMES * row["peer_us"] + allowance)
 
 
-def _goals(rows: Rows) -> str:
+def _goals(rows: Rows, fused: Mapping[str, Row]) -> str:
     """How many rows meet each goal, as Markdown."""
     goals = (
         ("in the CUDA graph", lambda row: not row["outside"]),
@@ -55,7 +59,11 @@ def _goals(rows: Rows) -> str:
         ("at most PyTorch's time", lambda row: _ratio(row) <= 1),
     )
     lines = ["| goal | of rows | measured |", "|---|---:|---:|"]
-    return "\n".join([*lines, *(f"| {what} | {len(rows)} | {sum(map(met, rows))} |" for what, met in goals)])
+    lines += [f"| {what} | {len(rows)} | {sum(map(met, rows))} |" for what, met in goals]
+    if fused:
+        met = sum(_ratio(row) <= 1 for row in fused.values())
+        lines += [f"| at most torch.compile's time, where it makes kernels | {len(fused)} | {met} |"]
+    return "\n".join(lines)
 
 
 def _place(row: Row) -> str:
@@ -73,6 +81,7 @@ _COLUMNS = (
     left("operator", "operator"), left("form", "form"), left("size", "size"), left("precision", _precision),
     right("ours µs", "us", ",.1f"), right("PyTorch µs", "peer_us", ",.1f"),
     right("ours / PyTorch", lambda row: f"**{_ratio(row):.2f}**" if _is_slow(row) else f"{_ratio(row):.2f}"),
+    right("torch.compile µs", "compiled_us", ",.1f"),
     left("runs", _place), right("steps", "steps", "d"), right("PyTorch's kernels", "peer_kernels", "d"),
     right("build s", "build_s", ".1f"), right("error", "error", ".0e"), right("PyTorch's error", "peer_error", ".0e"),
     right("error beside the same codes", "codes_error", ".0e"),

@@ -65,6 +65,16 @@ def test_the_slowest_beside_its_peer_comes_first_and_what_misses_the_goal_is_bol
     assert [line[7] for line in lines] == ["array by array", "outside", *["in the graph"] * 3]
 
 
+def test_torch_compile_has_a_column_and_a_goal_where_it_was_measured(record):
+    assert "torch.compile" not in "".join(section(record)[1:3])
+    fused = {"peer": "PyTorch, torch.compile"}
+    record["rows"] += [timed("Conv", 25.0, 24.0, **fused), timed("Softmax", 5.0, 5.0, **fused)]
+    _, goals, rows, *_ = section(record)
+    head, _, *lines = [line.strip("| ").split(" | ") for line in rows.splitlines()]
+    assert [line[head.index("torch.compile µs")] for line in lines] == ["–", "–", "24.0", "–", "5.0"]
+    assert goals.splitlines()[-1].endswith("| 2 | 1 |")
+
+
 def test_a_row_of_int8_names_the_precision_of_its_peer_and_its_distance_from_its_codes(record):
     head = section(record)[2].splitlines()[0]
     assert "same codes" not in head
