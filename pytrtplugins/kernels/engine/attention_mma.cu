@@ -90,6 +90,20 @@ attention_mma(const __half* q, const __half* k, const __half* v, const void* bia
     for (int i = 0; i < DEPTH / 2; ++i) sums[i / 4][i % 4] = 0.0f;
 
     for (int first = 0; first < keys; first += KEYS) {
+        float scores[BLOCKS][4];  // what is added to them first, so that it is on its way while tiles are copied
+#pragma unroll
+        for (int block = 0; block < BLOCKS; ++block) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                int const key = first + block * 8 + quad * 2 + i % 2, at = row + i / 2 * 8;
+                scores[block][i] = 0.0f;
+                if (bias && key < keys && at < rows) {
+                    long long const offset = bias_begin + at * br + key * bk;
+                    scores[block][i] = half_bias ? static_cast<float>(static_cast<const __half*>(bias)[offset])
+                                                 : static_cast<const float*>(bias)[offset];
+                }
+            }
+        }
         __syncthreads();  // nobody reads the tiles any more
         for (int index = threadIdx.x; index < KEYS * (DEPTH / 8); index += THREADS) {
             int const key = index / (DEPTH / 8), piece = index % (DEPTH / 8);
@@ -108,28 +122,23 @@ attention_mma(const __half* q, const __half* k, const __half* v, const void* bia
             }
         }
         __syncthreads();
-        float scores[BLOCKS][4];
+        float products[BLOCKS][4];
 #pragma unroll
         for (int block = 0; block < BLOCKS; ++block) {
             const u32* const pairs = reinterpret_cast<const u32*>(key_tile[block * 8 + lane / 4]) + quad;
 #pragma unroll
-            for (int i = 0; i < 4; ++i) scores[block][i] = 0.0f;
+            for (int i = 0; i < 4; ++i) products[block][i] = 0.0f;
 #pragma unroll
-            for (int step = 0; step < STEPS; ++step) multiply(scores[block], queries[step], pairs[step * 8], pairs[step * 8 + 4]);
+            for (int step = 0; step < STEPS; ++step) multiply(products[block], queries[step], pairs[step * 8], pairs[step * 8 + 4]);
         }
         float top[2] = {best[0], best[1]};
 #pragma unroll
         for (int block = 0; block < BLOCKS; ++block) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                int const key = first + block * 8 + quad * 2 + i % 2, at = row + i / 2 * 8;
-                float score = key < keys ? scores[block][i] * scale : none;
-                if (bias && key < keys && at < rows) {
-                    long long const offset = bias_begin + at * br + key * bk;
-                    score += half_bias ? static_cast<float>(static_cast<const __half*>(bias)[offset]) : static_cast<const float*>(bias)[offset];
-                }
-                scores[block][i] = score;
-                top[i / 2] = fmaxf(top[i / 2], score);
+                int const key = first + block * 8 + quad * 2 + i % 2;
+                scores[block][i] = key < keys ? products[block][i] * scale + scores[block][i] : none;
+                top[i / 2] = fmaxf(top[i / 2], scores[block][i]);
             }
         }
 #pragma unroll

@@ -212,6 +212,20 @@ def test_windows_with_a_mask_of_their_own_repeat_for_each_image(float_type):
     assert step.attributes["period"] == windows
 
 
+@TYPES
+@pytest.mark.parametrize("rows", [S, 1])
+def test_rows_of_a_constant_mask_begin_at_16_bytes(rows, float_type):
+    net = Graph(S, 3 * H * D)
+    whole = net.transposed(net.reshaped("data", 0, S, 3, H, D), 2, 0, 3, 1, 4)
+    q, k, v = (net.op("Gather", whole, net.constant(f"i{index}", np.array(index)), axis=0) for index in range(3))
+    scores = net.op("MatMul", net.op("Mul", q, net.number(0.3)), net.transposed(k, 0, 1, 3, 2))
+    y = net.joined(net.op("MatMul", net.op("Softmax", net.op("Add", scores, net.floats(1, H, rows, S)), axis=-1), v))
+    step = checked(net, y, (B, S, 3 * H * D), float_type)
+    pitch = -(-S // 8) * 8
+    assert pitch > S
+    assert step.attributes["bias"] == [0, 0, rows * pitch, pitch if rows > 1 else 0, 1]
+
+
 @pytest.mark.parametrize("dims", [(2, 0, 0, 0), (1, 2, 0, 0)], ids=["two axes", "three axes"])
 def test_a_single_head_needs_no_axis(dims):
     rank = dims[0] + (dims[1] > 0)
