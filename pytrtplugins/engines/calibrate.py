@@ -14,6 +14,7 @@ from ..calibration import CalibrationTable, Calibrator
 from ..calibration.sidecar import Sidecar
 from ..calibration.table import MAX_CACHE_BYTES
 from ..errors import CalibrationTableError, UsageError
+from ..model.decompose import known_to_be_sound
 from ..model.opaque import computable_part, shown_node
 from ..model.proto import copy_of, info_dims, infos_of
 from ..passes import prepare
@@ -29,7 +30,7 @@ from .registry import NEVER_AUTO, available_class
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["calibrate", "fitting_table", "float_tensors", "network_digest", "network_runs"]
+__all__ = ["calibrate", "calibrate_prepared", "fitting_table", "float_tensors", "network_digest", "network_runs"]
 
 
 def calibrate(
@@ -62,7 +63,22 @@ def calibrate(
         CalibrationError: a tensor has values that are not finite.
         BuildError: weights are in the layout of a CPU.
     """
-    prepared = computable_part(prepare(model))
+    return calibrate_prepared(
+        prepare(model), calibrator, engine=engine, threads=threads, plugins=plugins, progress=progress
+    )
+
+
+def calibrate_prepared(
+    model: onnx.ModelProto,
+    calibrator: Calibrator,
+    *,
+    engine: str = "auto",
+    threads: int | None = None,
+    plugins: Mapping[str, str] | None = None,
+    progress: bool = True,
+) -> CalibrationTable:
+    """Make a calibration table of a model that `prepare` returned; otherwise as `calibrate`."""
+    prepared = computable_part(model)
     calibrator.reset()
     inputs = {info.name: info_dims(info) for info in prepared.graph.input}
     calibrator.bind(inputs)
@@ -71,8 +87,10 @@ def calibrate(
     check_layouts(prepared, cls.name, cls.runs_blocks)
     paths = getattr(calibrator.batches, "paths", None)
     options = BuildOptions("fp32", threads, settings=cls.fast_build, plugins=plugins or {})
+    with known_to_be_sound(tapped):
+        network = cls(tapped, options)
     with (
-        cls(tapped, options).create_context() as context,
+        network.create_context() as context,
         progress_bar("calibrating", None if paths is None else len(paths), progress) as advance,
     ):
         for batch in calibrator.get_batches():

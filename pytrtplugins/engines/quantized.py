@@ -18,7 +18,7 @@ from ..passes.quantize import FLOAT_LAYERS, QuantizeResult
 from ..passes.unscaled_layers import unscaled_layers
 from .base.engine import Engine
 from .base.types import BuildOptions
-from .calibrate import calibrate, fitting_table, float_tensors, network_digest
+from .calibrate import calibrate_prepared, fitting_table, float_tensors, network_digest
 
 if TYPE_CHECKING:
     import onnx
@@ -129,7 +129,9 @@ def quantize_for(
             expected = tuple(name for name in required if name in computable)
         table = calibration.cached_table(float_tensors(model), network=digest, required=expected)
         if table is None:
-            table = calibrate(model, calibration, threads=options.threads, plugins=options.plugins, progress=progress)
+            table = calibrate_prepared(
+                model, calibration, threads=options.threads, plugins=options.plugins, progress=progress
+            )
             calibration.store_table(table, network=digest)
     else:
         table = fitting_table(calibration, model, required, partial=partial)

@@ -14,7 +14,7 @@ from ..model.ir import array_of, to_ir, to_proto
 from ..passes import AdaptiveRounding, CrossLayerEqualization, prepare, run_passes
 from ..passes._int8_demand import input_of
 from ..passes._quantize_plan import make_plan
-from .calibrate import calibrate
+from .calibrate import calibrate_prepared
 from .host.int8 import safe_weight_levels
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def equalize(
     """
     prepared = prepare(model)
     calibrator = ChannelMaximaCalibrator(batches)
-    calibrate(prepared, calibrator, engine=engine, threads=threads, progress=progress)
+    calibrate_prepared(prepared, calibrator, engine=engine, threads=threads, progress=progress)
     return run_passes(prepared, CrossLayerEqualization(calibrator.channels))
 
 
@@ -101,7 +101,7 @@ def round_weights(
     prepared = prepare(model)
     rounded = to_ir(prepared, checked=True)
     calibrator = _GramCalibrator(batches, [node for node in make_plan(rounded, None).layers if _fits(node)])
-    calibrate(prepared, calibrator, engine=engine, threads=threads, progress=progress)
+    calibrate_prepared(prepared, calibrator, engine=engine, threads=threads, progress=progress)
     AdaptiveRounding(calibrator.grams, safe_weight_levels() if levels is None else levels)(rounded)
     return to_proto(rounded)
 

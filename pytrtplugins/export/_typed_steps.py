@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..calibration import CalibrationTable, Calibrator, MinMaxCalibrator
 from ..engines.base.failures import shorten_message
-from ..engines.calibrate import calibrate, fitting_table, network_runs
+from ..engines.calibrate import calibrate_prepared, fitting_table, network_runs
 from ..engines.host.unsigned import UnsignedActivations
 from ..errors import BuildError, ModelError, NoDataError
 from ..model import Graph, read_onnx, write_onnx
@@ -122,11 +122,11 @@ def seen_ranges(
         CalibrationTableError: a cache belongs to another network.
     """
     if isinstance(calibration, Calibrator):
-        table = calibrate(model, calibration, progress=progress)
+        table = calibrate_prepared(model, calibration, progress=progress)
     elif calibration is not None:
         table = fitting_table(calibration, model, (), partial=True)
     elif sample is not None:
-        table = calibrate(model, _Ranges([dict(sample)]), progress=progress)
+        table = calibrate_prepared(model, _Ranges([dict(sample)]), progress=progress)
     else:
         return {}
     return {name: table.amax(name) for name in table}

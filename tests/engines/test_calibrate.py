@@ -1,5 +1,7 @@
 """What a calibration sees: every float tensor of every image of every batch; against onnxruntime on whole batches."""
 
+import sys
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -49,6 +51,17 @@ def test_scales_are_those_of_the_largest_values_of_all_images(engine, batch):
     assert list(table) == list(wanted)
     for name, value in wanted.items():
         assert table[name] == pytest.approx(value / 127, rel=1e-5), name
+
+
+@pytest.mark.parametrize("engine", ["cpu", "onnxruntime", "reference"])
+def test_int8_prepares_the_network_once(engine, monkeypatch):
+    """What is calibrated is the network that is quantized, not prepared a second time."""
+    model, given = conv_net(), batches()
+    table = calibrate(model, MinMaxCalibrator(given), progress=False)
+    monkeypatch.setattr(sys.modules[network_runs.__module__], "prepare", None)
+    options = {"engine": engine, "precision": "int8", "progress": False}
+    models = [ptp.build(model, calibration=each, **options).model for each in (MinMaxCalibrator(given), table)]
+    assert models[0] == models[1]
 
 
 @pytest.mark.parametrize("count", range(1, 10))
