@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..calibration import ChannelMaximaCalibrator, MinMaxCalibrator
-from ..model.ir import array_of, to_ir, to_proto
+from ..model.ir import array_of, rewrite
 from ..passes import AdaptiveRounding, CrossLayerEqualization, prepare, run_passes
 from ..passes._int8_demand import input_of
 from ..passes._quantize_plan import make_plan
@@ -99,11 +99,13 @@ def round_weights(
         >>> model = round_weights("net.onnx", ImageBatches("images/", limit=8))  # doctest: +SKIP
     """
     prepared = prepare(model)
-    rounded = to_ir(prepared, checked=True)
-    calibrator = _GramCalibrator(batches, [node for node in make_plan(rounded, None).layers if _fits(node)])
-    calibrate_prepared(prepared, calibrator, engine=engine, threads=threads, progress=progress)
-    AdaptiveRounding(calibrator.grams, safe_weight_levels() if levels is None else levels)(rounded)
-    return to_proto(rounded)
+
+    def round_in(model: ir.Model) -> None:
+        calibrator = _GramCalibrator(batches, [node for node in make_plan(model, None).layers if _fits(node)])
+        calibrate_prepared(prepared, calibrator, engine=engine, threads=threads, progress=progress)
+        AdaptiveRounding(calibrator.grams, safe_weight_levels() if levels is None else levels)(model)
+
+    return rewrite(prepared, round_in)
 
 
 def _fits(node: ir.Node) -> bool:

@@ -16,7 +16,7 @@ from ..engines.host.unsigned import UnsignedActivations
 from ..errors import BuildError, ModelError, NoDataError
 from ..model import Graph, read_onnx, write_onnx
 from ..model.decompose import add_shapes, inline_plugins
-from ..model.ir import to_ir, to_proto
+from ..model.ir import rewrite
 from ..model.opaque import hide_opaque, opaque_nodes, show_opaque, undescribed_tensors
 from ..model.proto import info_dims, node_name
 from ..passes import load_model, run_passes
@@ -32,6 +32,7 @@ from .comparison import random_sample
 
 if TYPE_CHECKING:
     import onnx
+    import onnx_ir as ir
 
 __all__ = [
     "in_half",
@@ -104,10 +105,13 @@ def in_half(
     """
     model = in_opset(model, _BFLOAT16_OPSET) if dtype is DType.BFLOAT16 else with_typed_scales(model)
     opaque = {node_name(node): "it has no known class" for node in opaque_nodes(model)}
-    written = to_ir(model, checked=True)
-    float32_nodes = {**float_nodes(written, dtype, ranges), **opaque, **(pinned or {})}
-    convert_to_half(written, dtype, keep=frozenset(float32_nodes), half_weights=half_weights, refuse_overflow=True)
-    return to_proto(written), float32_nodes
+    float32_nodes: dict[str, str] = {}
+
+    def write(written: ir.Model) -> None:
+        float32_nodes.update({**float_nodes(written, dtype, ranges), **opaque, **(pinned or {})})
+        convert_to_half(written, dtype, keep=frozenset(float32_nodes), half_weights=half_weights, refuse_overflow=True)
+
+    return rewrite(model, write), float32_nodes
 
 
 def seen_ranges(

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ..errors import ModelError, PytrtpluginsError
 from ..tensor import DType, SymbolicDim
+from ..utils.heap import no_collection
 from ..utils.optional import require
 from ..validation import validated
 from .dense import with_dense_constants
@@ -37,6 +38,7 @@ __all__ = [
     "only_read_by",
     "operand",
     "remove_unused",
+    "rewrite",
     "set_attributes",
     "set_constant",
     "set_dtype",
@@ -50,6 +52,7 @@ _FEATURE = "working on ONNX models"
 _KINDS: dict[type, str] = {float: "AttrFloat32", int: "AttrInt64", str: "AttrString"}
 
 
+@no_collection()
 def to_ir(model: str | Path | onnx.ModelProto, *, checked: bool = False) -> ir.Model:
     """Convert an ONNX file or model to an onnx-ir model.
 
@@ -155,9 +158,27 @@ def _named_tensor_class() -> Any:
     return NamedTensor
 
 
+@no_collection()
 def to_proto(model: ir.Model) -> onnx.ModelProto:
     """Convert an onnx-ir model to a ModelProto."""
     return require("onnx_ir", extra="onnx", feature=_FEATURE).to_proto(model)  # type: ignore[no-any-return]
+
+
+def rewrite(model: onnx.ModelProto, change: Callable[[ir.Model], object]) -> onnx.ModelProto:
+    """Convert a model to onnx-ir, change it there, and convert it back.
+
+    Args:
+        model: A model that was validated; it is not changed.
+        change: Changes the onnx-ir model in place. It returns False if it changed nothing; anything else means that it did.
+
+    Returns:
+        A new model, or ``model`` itself if ``change`` returned False.
+
+    Raises:
+        ModelError: as `to_ir`.
+    """
+    ir_model = to_ir(model, checked=True)
+    return model if change(ir_model) is False else to_proto(ir_model)
 
 
 def names_in(graph: ir.Graph) -> set[str | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import ModelError
-from ..model.ir import to_ir, to_proto
+from ..model.ir import rewrite
 from ..utils.heap import no_collection
 from ..validation.dataflow import walk
 
@@ -83,9 +83,12 @@ def run_passes(model: onnx.ModelProto, *passes: Pass) -> onnx.ModelProto:
     types = {node.op_type for node in walk(model.graph.node)}
     if not model.functions and all(step.needs and types.isdisjoint(step.needs) for step in passes):
         return model
-    ir_model = to_ir(model, checked=True)
-    changes = [step(ir_model).modified for step in passes]
-    return to_proto(ir_model) if any(changes) else model
+
+    def run(ir_model: ir.Model) -> bool:
+        changes = [step(ir_model).modified for step in passes]
+        return any(changes)
+
+    return rewrite(model, run)
 
 
 def _interface(model: ir.Model) -> tuple[list[str | None], list[str | None]]:

@@ -5,6 +5,7 @@ TensorRT 11 has no precision flags: a network computes in the types that the mod
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import BuildError, PrecisionError
-from ..model.ir import add_constant, array_of, is_op, names_in, set_dtype, to_ir, to_proto, unused_name
+from ..model.ir import add_constant, array_of, is_op, names_in, rewrite, set_dtype, unused_name
 from ..model.operator_traits import Trait, operators
 from ..model.proto import copy_of, node_name
 from ..plugin.onnx_node import is_plugin_node, supports_dtype
@@ -71,10 +72,10 @@ def to_half(
     """
     if any(entry.key == WRITTEN for entry in model.metadata_props):
         return copy_of(model)
-    written = to_ir(with_typed_scales(model), checked=True)
-    return to_proto(
-        convert_to_half(written, dtype, keep=keep, half_weights=half_weights, refuse_overflow=refuse_overflow)
+    convert = functools.partial(
+        convert_to_half, dtype=dtype, keep=keep, half_weights=half_weights, refuse_overflow=refuse_overflow
     )
+    return rewrite(with_typed_scales(model), convert)
 
 
 def with_typed_scales(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..calibration.table import CalibrationTable
 from ..errors import CalibrationTableError, FormatError, UsageError
-from ..model.ir import to_ir, to_proto
+from ..model.ir import rewrite
 from ..model.proto import node_name
 from ..utils.atomic import write_atomic
 from ..utils.optional import require
@@ -113,7 +113,7 @@ class Precisions:
         shared = [name for name in self.names if name not in others] if self.per_tensor else []
         table = CalibrationTable(self.scales, self.algorithm)
         run = Quantize(table, exclude=self.pinned(), per_tensor=shared, precision=self.precision, **options)
-        return to_proto(run(to_ir(in_opset_of_precision(model, self.precision), checked=True)).model)
+        return rewrite(in_opset_of_precision(model, self.precision), run)
 
     def check_fits(self, model: onnx.ModelProto, digest: str, path: str | Path = "precisions") -> None:
         """Check that the file was made for this network.

@@ -16,6 +16,7 @@ from pytrtplugins.model.ir import (
     depths,
     names_in,
     remove_unused,
+    rewrite,
     to_ir,
     to_proto,
     unused_name,
@@ -50,6 +51,21 @@ def model(text, *nodes):
     made.graph.node.extend(nodes)
     made.opset_import.extend([helper.make_opsetid("tests.ir", 1)] if nodes else [])
     return made
+
+
+@pytest.mark.parametrize("answer", [None, True, False])
+def test_a_model_comes_back_itself_where_nothing_was_changed(answer):
+    """What a change returns says whether it changed anything; the model that was given stays."""
+    given = model("[node] y = Relu (x)")
+
+    def change(ir_model):
+        ir_model.graph[0].name = "renamed"
+        return answer
+
+    result = rewrite(given, change)
+    assert (result is given) is (answer is False)
+    assert result.graph.node[0].name == ("node" if answer is False else "renamed")
+    assert given.graph.node[0].name == "node"
 
 
 def test_depths_count_the_longest_way():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...calibration import CalibrationTable, Calibrator
 from ...errors import BuildError, EngineError, UnavailableError
-from ...model.ir import to_ir, to_proto
+from ...model.ir import rewrite
 from ...model.proto import info_dims
 from ...passes import Placement
 from ...passes.codes import CODES
@@ -192,11 +192,14 @@ class TensorrtEngine(Engine):
             batch = next(iter(ranges.values()))[1][0] if ranges else int(self.inputs[0].dims[0])
             calibrator = functools.partial(make_calibrator, self.api, source, batch, self.device)
         dtype = HALF_TYPES.get(self.precision)
-        form = to_ir(self._form if dtype is None else with_typed_scales(self._form), checked=True)
-        if dtype is not None:
-            self._halve(form, dtype)
-        ParserForm(self.options.plugins)(form)
-        return build_plan(self.api, to_proto(form), self.options, self._settings, ranges, self.device, calibrator)
+
+        def write(form: ir.Model) -> None:
+            if dtype is not None:
+                self._halve(form, dtype)
+            ParserForm(self.options.plugins)(form)
+
+        form = rewrite(self._form if dtype is None else with_typed_scales(self._form), write)
+        return build_plan(self.api, form, self.options, self._settings, ranges, self.device, calibrator)
 
     def _halve(self, form: ir.Model, dtype: DType) -> None:
         """Write the model in half precision, but for nodes that read numbers beyond it, such as the masks of transformers."""

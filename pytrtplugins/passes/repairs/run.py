@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from ...errors import UsageError
 from ...model import Graph
-from ...model.ir import to_ir, to_proto
+from ...model.ir import rewrite
 from ...model.proto import copy_of
 from ...utils.repeated import keep_items
 from ..prepare import load_model
@@ -85,27 +85,26 @@ def repair(
         if name not in REPAIRS:
             raise UsageError(f"there is no repair {name!r}.\nRepairs: {', '.join(REPAIRS)}", name=name)
     loaded = load_model(model)
-    current = to_ir(copy_of(loaded), checked=True)
     findings: list[Finding] = []
-    for name, repair_class in REPAIRS.items():
-        is_selected = not repair_class.on_request if only is None else name in only
-        if name in skip or not (is_selected or name in also):
-            continue
-        while True:
+
+    def mend(current: ir.Model) -> bool:
+        for name, repair_class in REPAIRS.items():
+            is_selected = not repair_class.on_request if only is None else name in only
+            if name in skip or not (is_selected or name in also):
+                continue
+            while True:
+                infer_dims(current)
+                result = cast("Repaired", repair_class()(current))
+                findings.extend(result.findings)
+                if not result.findings or name not in _AGAIN:
+                    break
+        if findings:
             infer_dims(current)
-            result = cast("Repaired", repair_class()(current))
-            findings += result.findings
-            if not result.findings or name not in _AGAIN:
-                break
+        return bool(findings)
+
+    repaired = rewrite(copy_of(loaded), mend)
     if not findings:
         return RepairedModel(loaded, ())
-    return RepairedModel(_to_proto(current, loaded), tuple(findings))
-
-
-def _to_proto(model: ir.Model, before: onnx.ModelProto) -> onnx.ModelProto:
-    """The model as protobuf, with the value_info that it had before: inferred types are for the repairs only."""
-    infer_dims(model)
-    repaired = to_proto(model)
-    declared_names = {info.name for info in before.graph.value_info}
-    keep_items(repaired.graph.value_info, lambda info: info.name in declared_names)
-    return repaired
+    declared_names = {info.name for info in loaded.graph.value_info}
+    keep_items(repaired.graph.value_info, lambda info: info.name in declared_names)  # inferred types are for repairs
+    return RepairedModel(repaired, tuple(findings))
