@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CrossLayerEqualization", "EqualizeResult"]
 
-_HOMOGENEOUS = ("Identity", "LeakyRelu", "MaxPool", "PRelu", "Relu")  # f(s·x) = s·f(x) for s > 0, channel by channel
+_HOMOGENEOUS = ("Identity", "LeakyRelu", "MaxPool", "PRelu", "Relu")
+"""Operators across which this pass moves factors: f(s·x) = s·f(x) for s > 0, channel by channel. Others have that too, such as Abs."""
 _LARGEST = 5  # factors are 2**-5 .. 2**5: a channel that calibration hardly saw still has room for larger values
 
 

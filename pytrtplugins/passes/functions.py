@@ -136,7 +136,7 @@ def _is_same_in_opsets(onnx: Any, function: onnx.FunctionProto, version: int) ->
 
 
 _MOVED = ("Clip", "Dropout", "Pad", "ReduceSum", "Slice", "Split", "Squeeze", "TopK", "Unsqueeze", "Upsample")
-"""Operators whose attributes became inputs at some opset; later changes of others only added types."""
+"""Operators in bodies of ONNX's functions whose attributes became inputs at some opset; later changes of others only added types."""
 
 
 def _bind(nodes: Any, values: Mapping[str, onnx.AttributeProto], missing: set[str]) -> None:

@@ -21,7 +21,7 @@ __all__ = ["SymbolicShapeValues"]
 _MAX_ELEMENTS = 64
 _BOOL = 9  # TensorProto.BOOL
 _SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1, "Tile": 1}
-"""Operator → its input that says the dims of what it gives."""
+"""Operator → its input that says the dims of what it gives; those whose dims this file computes."""
 Numbers = np.ndarray[Any, np.dtype[np.object_]]
 """Of int and SymbolicDim."""
 

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check_operand_types"]
 
-_OF_BITS = frozenset(("BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"))
-"""Operators on the bits of whole numbers. It is no trait, since checks of models import nothing of `model`."""
-
 
 def check_operand_types(model: onnx.ModelProto) -> None:
     """Check that inputs of a node that share a type variable of the schema have the same type, where the model has both.
@@ -41,7 +38,7 @@ def check_operand_types(model: onnx.ModelProto) -> None:
 def _check_node(
     node: onnx.NodeProto, types: Mapping[str, int], opset: int, plugins: Mapping[str, onnx.NodeProto]
 ) -> None:
-    if node.op_type in _OF_BITS:
+    if node.op_type.startswith(("BitShift", "Bitwise")):
         _check_bits(node, types)
     variables, last_repeats = _type_variables(node.op_type, opset)
     if not variables:

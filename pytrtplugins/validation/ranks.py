@@ -34,7 +34,7 @@ _RANKS: Mapping[str, Mapping[int, tuple[str, int, int]]] = {
     "Tile": {1: ("repeats", 1, 1)},
     "com.microsoft.GatherBlockQuantized": {0: ("data", 1, _ANY), 2: ("scales", 1, _ANY)},
 }
-"""Operator → place of an input → its name in ONNX, and the fewest and the most axes that it has."""
+"""Operator → place of an input → its name in ONNX, and the fewest and the most axes that it has: what ONNX's inference does not check."""
 
 
 def check_ranks(model: onnx.ModelProto) -> None:

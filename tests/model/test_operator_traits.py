@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -88,8 +90,7 @@ def test_activations_are_those_that_networks_have_between_layers():
 
 def test_no_operator_of_one_tensor_whose_dims_the_result_has_is_forgotten():
     """As ONNX's inference says; the others look at neighbours, draw numbers, or take something else than numbers."""
-    others = {"Hardmax", "LRN", "LogSoftmax", "LpNormalization", "MeanVarianceNormalization", "Softmax", "Trilu"}
-    others |= {"Bernoulli", "OptionalGetElement", "RandomNormalLike", "RandomUniformLike", "RegexFullMatch"}
+    others = {"OptionalGetElement", "RegexFullMatch"}
     found = {"Cast", "Clip"}  # which have a type, and bounds
     for schema in onnx.defs.get_all_schemas():
         one = (schema.min_input, schema.max_input, schema.max_output) == (1, 1, 1)
@@ -101,7 +102,26 @@ def test_no_operator_of_one_tensor_whose_dims_the_result_has_is_forgotten():
         dims = onnx.shape_inference.infer_shapes(helper.make_model(graph)).graph.output[0].type.tensor_type.shape.dim
         if [dim.dim_value for dim in dims] == [2, 3, 4]:
             found.add(schema.name)
-    assert found - others == operators(Trait.UNARY)
+    further = {"CastLike", "CumProd", "CumSum", "Dropout", "Trilu"}  # they have further inputs
+    unseen = {"LRN", "MeanVarianceNormalization"}  # one has a size that is required, the other is a function
+    assert found - others | further | unseen == operators(Trait.KEEPS_DIMS)
+    neighbours = {"Hardmax", "LogSoftmax", "LpNormalization", "Softmax"}
+    assert found - others - operators(Trait.RANDOM) - neighbours == operators(Trait.UNARY)
+
+
+@pytest.mark.parametrize("op", ["CastLike", "CumProd", "CumSum", "Dropout", "Trilu"])
+def test_further_inputs_change_no_dims(op):
+    dims = (5, 1, 7) if op == "CastLike" else ()
+    kind = TensorProto.FLOAT if op in ("CastLike", "Dropout") else TensorProto.INT64
+    infos = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, DATA.shape),
+        helper.make_tensor_value_info("other", kind, dims),
+    ]
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x", "other"], ["y"])], "g", infos, [helper.make_empty_tensor_value_info("y")]
+    )
+    shape = onnx.shape_inference.infer_shapes(helper.make_model(graph)).graph.output[0].type.tensor_type.shape
+    assert tuple(dim.dim_value for dim in shape.dim) == DATA.shape
 
 
 @pytest.mark.parametrize("op", sorted(operators(Trait.BROADCASTS)))
@@ -124,6 +144,40 @@ def test_the_order_of_elements_is_kept(op):
     arrays, attributes = inputs_of(op)
     (y,) = run(op, *arrays, **attributes)
     np.testing.assert_array_equal(y.ravel(), arrays[0].ravel())
+
+
+def positions(op):
+    """Where each element of the results stands in the first input, whose elements all differ."""
+    arrays, attributes = inputs_of(op)
+    if op == "Gather":
+        arrays[1] = np.array(1)
+    order = np.argsort(arrays[0], axis=None)
+    results = run(op, *arrays, outputs=2 if op == "Split" else 1, **attributes)
+    return [order[np.searchsorted(arrays[0].ravel()[order], y)] for y in results]
+
+
+def has_strides(places):
+    """Whether a step along an axis is one step in memory, wherever it begins."""
+    steps = [np.diff(places, axis=axis) for axis in range(places.ndim)]
+    return all(step.size == 0 or (step == step.flat[0]).all() for step in steps)
+
+
+@pytest.mark.parametrize("op", sorted(operators(Trait.MOVES) - {"GatherElements", "GatherND"}))
+def test_strided_results_are_views_of_what_is_read(op):
+    assert all(map(has_strides, positions(op))) is (op in operators(Trait.STRIDED))
+
+
+@pytest.mark.parametrize("op", sorted(operators(Trait.COPIES) - {"Concat", "Dropout", "MaxPool"}))
+def test_elements_are_repeated_by_these_operators_alone(op):
+    places = np.concatenate([each.ravel() for each in positions(op)])
+    assert (np.unique(places).size < places.size) is (op in operators(Trait.REPEATS))
+
+
+def test_gates_are_the_operators_that_onnx_lists_for_recurrent_layers():
+    for op in RECURRENT:
+        text = onnx.defs.get_schema(op).doc.partition("Activation functions")[2]
+        listed = set(re.findall(r"\b([A-Z]\w+)\(x\)", text))
+        assert listed - {"Affine", "ScaledTanh"} == operators(Trait.GATE)
 
 
 @pytest.mark.parametrize("op", sorted(operators(Trait.MOVES) | operators(Trait.COPIES)))

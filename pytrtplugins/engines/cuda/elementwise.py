@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...model.operator_traits import Trait, operators
 from ...utils.optional import require
 
 __all__ = ["ELEMENTWISE", "RECURRENT_ACTIVATIONS", "Elementwise"]
@@ -155,19 +156,8 @@ ELEMENTWISE: Mapping[str, Elementwise] = {
 }
 """Operator of ONNX or of this engine → its row. What nodes have beside inputs and numbers, operators/ and lower/ read."""
 
-_IN_RECURRENT = (
-    "Elu",
-    "HardSigmoid",
-    "LeakyRelu",
-    "Relu",
-    "Sigmoid",
-    "Softplus",
-    "Softsign",
-    "Tanh",
-    "ThresholdedRelu",
-)
 RECURRENT_ACTIVATIONS: Mapping[str, Elementwise] = {
-    **{name.lower(): ELEMENTWISE[name] for name in _IN_RECURRENT},
+    **{name.lower(): ELEMENTWISE[name] for name in operators(Trait.GATE)},
     "affine": _row("{1} * {0} + {2}", lambda xp, x, alpha, beta: alpha * x + beta, alpha=1.0, beta=0.0),
     "scaledtanh": _row(
         "{1} * tangent_h({2} * {0})", lambda xp, x, alpha, beta: alpha * xp.tanh(beta * x), alpha=1.0, beta=1.0

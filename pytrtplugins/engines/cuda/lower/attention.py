@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOVING", "FuseAttention"]
 
-MOVING = operators(Trait.MOVES) - {"DepthToSpace", "GatherElements", "GatherND", "SpaceToDepth", "Tile"}
+MOVING = operators(Trait.STRIDED)
 """Operators whose results can be views of what they read, with other strides."""
 _WHOLE = operators(Trait.KEEPS_ORDER) | {"Expand", "Transpose"}
 _MAX_HEAD = 256

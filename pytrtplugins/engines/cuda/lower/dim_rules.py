@@ -344,14 +344,9 @@ def _fused_attention(o: Operands) -> Sequence[Dims | None]:
     return [tuple(dims[0]) if dims else None]
 
 
-_OF_FIRST_INPUT = {
-    "CastLike", "CumProd", "CumSum", "Dropout", "GeluTanh", "Hardmax", "LRN", "LogSoftmax", "LpNormalization",
-    "MeanVarianceNormalization", "Softmax", "Trilu",
-}  # fmt: skip
-"""Operators with dims of their first input, which read neighbours of an element too, or have further inputs and outputs."""
 RULES: dict[tuple[str, str], Rule] = {
     **dict.fromkeys((("", name) for name in operators(Trait.BROADCASTS)), _elementwise),
-    **dict.fromkeys((("", name) for name in operators(Trait.UNARY) | _OF_FIRST_INPUT), _same),
+    **dict.fromkeys((("", name) for name in operators(Trait.KEEPS_DIMS) - operators(Trait.RANDOM)), _same),
     **dict.fromkeys(((DOMAIN, name) for name in ("Gelu", "GeluTanh", "Mish", "QuickGelu", "Swish")), _same),
     **dict.fromkeys((("", name) for name in operators(Trait.KEEPS_ORDER) - {"Identity"}), _same_count),
     **dict.fromkeys((("", name) for name in ("GatherElements", "Scatter", "ScatterElements")), _along_axis),

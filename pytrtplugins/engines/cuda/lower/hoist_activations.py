@@ -15,7 +15,8 @@ __all__ = ["HoistActivations"]
 
 _ABSORBED = ("Clip", "HardSigmoid", "HardSwish", "LeakyRelu", "Relu", "Sigmoid", "QuantizeLinear")
 _MOVING = ("DepthToSpace", "Reshape", "Slice", "Transpose")
-"""Operators that convolutions of this engine compute, and operators that exporters write between them and a convolution."""
+"""Operators that convolutions of this engine compute, and operators that exporters write between them and a convolution. Both are rules
+of this rewrite, not traits."""
 
 
 class HoistActivations(Rewrite["list[ir.Node]"]):

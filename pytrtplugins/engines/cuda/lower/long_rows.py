@@ -31,7 +31,7 @@ _REDUCED = {
     "ReduceMin": "ReduceMin",
     "ReduceSum": "ReduceSum",
 }
-"""Operator → the reduction of both of its stages."""
+"""Operator that this pass splits → the reduction of both of its stages."""
 _PART = 1 << 13
 """Values of a part, at most."""
 _LEAST_PART = 1 << 9

@@ -25,17 +25,18 @@ _POOLS = ("AveragePool", "MaxPool")
 _GLOBAL_POOLS = operators(Trait.GLOBAL_POOL)
 _BROADCASTING = operators(Trait.BROADCASTS) | {"PRelu"}
 _QUANTIZING = ("DequantizeLinear", "QuantizeLinear")
-_REDUCING = frozenset(f"Reduce{name}" for name in ("L1", "L2", "Max", "Mean", "Min", "Sum", "SumSquare"))
+_REDUCING = operators(Trait.REDUCES) - {"ReduceLogSum", "ReduceLogSumExp", "ReduceProd"}
 """Reductions whose axes this pass rewrites; the other three stay as they are."""
 _ALONG_AXIS = {"Concat": 1, "Split": 0, "LogSoftmax": -1, "Softmax": -1, **dict.fromkeys(_QUANTIZING, 1)}
-"""Operator → its axis where the node names none."""
+"""Operator that this pass gives another axis → its axis where the node names none, in the opsets that the pass takes."""
 _FOLLOWING = (
     operators(Trait.UNARY)
     | _BROADCASTING
     | _GLOBAL_POOLS
     | _REDUCING
     | _ALONG_AXIS.keys()
-    | {"BatchNormalization", "CastLike", "Dropout", "InstanceNormalization"}
+    | operators(Trait.RETYPES)
+    | {"BatchNormalization", "Dropout", "InstanceNormalization"}
 )
 """Operators that this pass can give another axis."""
 _AXIS = 2

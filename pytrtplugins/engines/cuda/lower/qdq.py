@@ -32,7 +32,7 @@ __all__ = [
     "computed_constant",
 ]
 
-_MOVING = operators(Trait.COPIES) - {"Dropout", "Expand", "Identity", "Resize", "Tile"}
+_MOVING = operators(Trait.COPIES) - operators(Trait.REPEATS) - {"Dropout", "Identity"}
 """Operators below which a DequantizeLinear sinks. Not Expand and Tile, which make more elements to dequantize; Resize has modes, Dropout
 a mask, and passes remove Identity."""
 

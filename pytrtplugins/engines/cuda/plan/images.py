@@ -24,7 +24,7 @@ _OTHER = (operators(Trait.KEEPS_ORDER) - {"Identity"}) | operators(Trait.INDEXED
 }  # fmt: skip
 """Operators whose inputs and outputs this engine's kernels need not find in the same order."""
 _OF_FRAMES = ("Gather", "Pad", "Reshape", "Slice")
-"""Operators that keep images as they are, or some of them, where the last three dims stay: frames of volumes."""
+"""Operators that keep images as they are, or some of them, where the last three dims stay: this engine joins frames of volumes by these."""
 _FIRST = frozenset(("GridSample", "RoiAlign"))
 """Operators whose first input alone lies as the output does."""
 

@@ -20,7 +20,7 @@ _SAME_LENGTH = {
     **dict.fromkeys(operators(Trait.ARITHMETIC) | {"MatMul", "Max", "Min"}, None),
     "Where": 3,
 }
-"""Operators of attention → how many of their inputs, None for all, have the last axis of what they give, or 1 in its place."""
+"""Operators of attention in OpenVINO → how many of their inputs, None for all, have the last axis of what they give, or 1 in its place."""
 _MATRIX = 2
 """Axes of a matrix."""
 
