@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ..errors import CalibrationError, CalibrationTableError, NoDataError, UsageError
 from ..utils.atomic import write_atomic
 from ..utils.files import read_regular, sha256_hex
+from ..utils.listing import first_texts
 from ..utils.override import override
 from ..version import __version__
 from .clipping import MAX_LOST_DB, Clipping, clipping_of
@@ -294,13 +295,12 @@ class HistogramCalibrator(Calibrator):
         table = super().compute_table()
         clippings = self.clippings()
         if clippings:
-            first_lines = "".join(f"\n  {clipping}" for clipping in clippings[:_SHOWN])
-            count_line = f"\n  and {len(clippings) - _SHOWN} more" if len(clippings) > _SHOWN else ""
+            lines = first_texts([f"\n  {clipping}" for clipping in clippings], _SHOWN, "", "\n  and ")
             _log.warning(
                 "%s: the thresholds of %d of %d tensors clip more than they should: they cost more than %g dB of signal to "
-                "noise. Worst first:%s%s\nDo: MinMaxCalibrator(...), or pytrt calibrate MODEL --calibration IMAGES "
+                "noise. Worst first:%s\nDo: MinMaxCalibrator(...), or pytrt calibrate MODEL --calibration IMAGES "
                 "--algorithm minmax; then compare both on data with known results",
-                *(type(self).__name__, len(clippings), len(table), MAX_LOST_DB, first_lines, count_line),
+                *(type(self).__name__, len(clippings), len(table), MAX_LOST_DB, lines),
             )
         return table
 

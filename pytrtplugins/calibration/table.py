@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import CalibrationTableError
 from ..utils.atomic import write_atomic
 from ..utils.files import read_regular
+from ..utils.listing import some_names
 from ..utils.notebook import object_html
 from ..utils.text_formats import shorten
 
@@ -184,7 +185,9 @@ class CalibrationTable(Mapping[str, np.float32]):
             else ""
         )
         if only_in_table or only_in_network:
-            names = f"Only in the table: {_first_names_text(only_in_table)}. Only in the network: {_first_names_text(only_in_network)}."
+            names = (
+                f"Only in the table: {some_names(only_in_table)}. Only in the network: {some_names(only_in_network)}."
+            )
             causes = (
                 "(1) the ONNX file was converted again and tensor names changed; "
                 "(2) the table belongs to another network."
@@ -266,9 +269,3 @@ def _bad_line(path: str | Path, line: int, expected: str, found: str) -> Calibra
         path=path,
         line=line,
     )
-
-
-def _first_names_text(names: Collection[str], shown: int = 3) -> str:
-    """Return the first few names, quoted, and the number of the others, as text."""
-    quoted = ", ".join(shorten(name) for name in list(names)[:shown]) or "none"
-    return quoted if len(names) <= shown else f"{quoted} (and {len(names) - shown} more)"

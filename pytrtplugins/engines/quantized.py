@@ -16,6 +16,7 @@ from ..passes import CODES, Precisions, Quantize, quantized_tensors, to_ir, to_p
 from ..passes.prepare import in_opset_of_precision
 from ..passes.quantize import FLOAT_LAYERS, QuantizeResult
 from ..passes.unscaled_layers import unscaled_layers
+from ..utils.listing import first_texts
 from .base.engine import Engine
 from .base.types import BuildOptions
 from .calibrate import calibrate_prepared, fitting_table, float_tensors, network_digest
@@ -143,10 +144,9 @@ def quantize_for(
         result.model.metadata_props[FLOAT_LAYERS] = json.dumps(reasons)
     if isinstance(result, QuantizeResult) and not result.modified:
         reasons = [f"{name}: {why}" for name, why in result.float_layers]
-        more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
         _log.warning(
             "precision=%r quantizes no layer, and the engine computes all of them in float: %s",
             options.precision,
-            "; ".join(reasons[:_SHOWN]) + more or "the model has no layer with constant float32 weights",
+            first_texts(reasons, _SHOWN, "; ", "; and ") or "the model has no layer with constant float32 weights",
         )
     return QuantizedModel(to_proto(result.model), table, tuple(dict.fromkeys(unscaled.values())))

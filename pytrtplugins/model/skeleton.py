@@ -17,6 +17,7 @@ from ..plugin.field_kinds import kind_like
 from ..plugin.fields import format_value
 from ..plugin.onnx_node import STANDARD_DOMAINS, is_plugin_node, node_attributes
 from ..tensor import PLUGIN_DTYPES, DType
+from ..utils.listing import first_texts
 from ..utils.optional import require
 from ..validation.dataflow import constants, subgraphs, walk
 from ..validation.operators import standard_domain, standard_opset
@@ -234,7 +235,7 @@ def _operator_counts_text(operators: Counter[str]) -> str:
     parts = [f"{kind} ({count})" for kind, count in operators.most_common()]
     lengths = itertools.accumulate(len(part) + 2 for part in parts)
     shown = max(1, sum(length <= _MOST_CHARACTERS for length in lengths))
-    return ", ".join(parts[:shown]) + (f", and {len(parts) - shown} more" if len(parts) > shown else "")
+    return first_texts(parts, shown, last=", and ")
 
 
 def _class_name(node: onnx.NodeProto) -> str:

@@ -13,6 +13,7 @@ from ..errors import CalibrationTableError, FormatError, UsageError
 from ..model.ir import rewrite
 from ..model.proto import node_name
 from ..utils.atomic import write_atomic
+from ..utils.listing import some_names
 from ..utils.optional import require
 from ..utils.text_formats import read_yaml, shorten
 from .codes import CODES
@@ -132,7 +133,7 @@ class Precisions:
         only_in_file = tuple(name for name in self.names if name not in layer_list)
         only_in_network = tuple(name for name in layer_list if name not in self.names)
         names = (
-            f"Only in the file: {_some(only_in_file)}. Only in the network: {_some(only_in_network)}."
+            f"Only in the file: {some_names(only_in_file)}. Only in the network: {some_names(only_in_network)}."
             if only_in_file or only_in_network
             else f"All {len(layer_list):,} names of layers agree: the weights or attributes differ."
         )
@@ -244,8 +245,3 @@ def _plain(value: Any) -> Any:
         return value
     number = float(value)
     return number if not math.isfinite(number) else float(f"{number:.9g}")  # 9 digits hold a float32
-
-
-def _some(names: tuple[str, ...], shown: int = 3) -> str:
-    quoted = ", ".join(map(shorten, names[:shown])) or "none"
-    return quoted if len(names) <= shown else f"{quoted} (and {len(names) - shown} more)"

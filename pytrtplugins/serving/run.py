@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ..errors import UsageError
+from ..utils.cpu_features import default_threads
 from .access.access import Access
 from .batching.replica import model_class, names_code
 from .model.registered import is_registered, name_of, resolve
@@ -102,7 +103,11 @@ def serve(
     check_access(access, names)
     several, in_one_process = len({entry.device for entry in places}) > 1, engines == 0
     if cpu is None:
-        cpu = _cores() if in_one_process and hasattr(os, "memfd_create") else max(default_cpu_processes(), several)
+        cpu = (
+            default_threads()
+            if in_one_process and hasattr(os, "memfd_create")
+            else max(default_cpu_processes(), several)
+        )
     if several and not cpu:
         raise UsageError("one process computes on one device: name one, or start several processes.\nDo: --cpu 1")
     grpc_address = None
@@ -182,12 +187,8 @@ def _by_version(specs: Sequence[ModelSpec], statistics: Sequence[Statistics]) ->
 
 def default_cpu_processes() -> int:
     """Default number of CPU processes: half of the cores; 0 on two cores, where everything runs in one process."""
-    cores = _cores()
+    cores = default_threads()
     return 0 if cores <= 2 or not hasattr(os, "memfd_create") else cores // 2
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def print_at_once(text: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
+from ..utils.listing import first_texts
 from ..utils.repeated import set_items
 from .dataflow import sort_nodes, subgraphs, tensors_read, walk
 from .domains import plain_domains
@@ -166,9 +167,7 @@ class _Validation:
             _, waiting = sort_nodes(nodes)
             if waiting:
                 circle = _find_cycle(waiting)
-                shown = ", ".join(map(node_text, circle[:_SHOWN])) + (
-                    f" and {len(circle) - _SHOWN} more" if len(circle) > _SHOWN else ""
-                )
+                shown = first_texts([*map(node_text, circle)], _SHOWN)
                 raise ModelError(
                     f"{where}nodes wait for each other's outputs, in a cycle: {shown}", node=circle[0].name
                 )

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from ...utils.listing import first_texts
 from ...utils.optional import require
 from ...utils.terminal import is_quiet
 from .results import to_json
@@ -198,9 +199,9 @@ def print_built(built: Built) -> None:
     print_engine(built.engine)
     rows = []
     for row in built.kernels:
-        layers = [*row.layers[:3], *([f"and {len(row.layers) - 3} more"] if row.layers[3:] else [])]
+        layers = first_texts(row.layers, 3, last=", and ")
         time = f"{row.microseconds:.2f}" if row.microseconds else ""
-        rows.append((escape(", ".join(layers)), escape(row.problem), escape(row.kernel), time, str(row.rivals)))
+        rows.append((escape(layers), escape(row.problem), escape(row.kernel), time, str(row.rivals)))
     if rows:
         print_table(("layers", "convolution", "kernel", "µs", "rivals"), rows)
     print(f"built in {built.seconds:.1f} s, {built.bytes:,} bytes")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ...errors import BuildError, EngineError, ExecutionError, PytrtpluginsError
 from ...plugin.base import Plugin
+from ...utils.listing import first_texts
 from ...utils.optional import require
 from ...validation.dataflow import walk
 from ...validation.operators import CONTRIB, node_text, standard_domain, standard_opset
@@ -105,7 +106,7 @@ def name_expanded_nodes(model: Callable[[], onnx.ModelProto]) -> Iterator[None]:
         if not nodes:
             raise
         raise ExecutionError(
-            f"{error}\nThis is part of a node that onnxruntime writes with others: {_node_list(nodes)}",
+            f"{error}\nThis is part of a node that onnxruntime writes with others: {first_texts(nodes, _SHOWN)}",
             **error.facts,
         ) from error.__cause__
 
@@ -120,12 +121,7 @@ def with_suspects(error: ExecutionError, model: onnx.ModelProto) -> ExecutionErr
     text = str(error.facts.get("text", ""))
     nodes = list(walk(model.graph.node))
     suspects = [node_text(node) for node in [node for node in nodes if node.op_type in text] or nodes]
-    return ExecutionError(f"{error}\nThat can be a part of {_node_list(suspects)}", **error.facts)
-
-
-def _node_list(names: list[str]) -> str:
-    others = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{others}"
+    return ExecutionError(f"{error}\nThat can be a part of {first_texts(suspects, _SHOWN)}", **error.facts)
 
 
 def _expandable(model: onnx.ModelProto) -> list[str]:

@@ -19,6 +19,7 @@ from ...passes.half_ranges import float_nodes
 from ...plugin.policy import GPU_FORMS
 from ...plugin.registry import PluginKey
 from ...tensor import DType
+from ...utils.listing import first_texts
 from ...utils.override import override
 from ..base.arithmetic import Arithmetic
 from ..base.context import ExecutionContext
@@ -206,8 +207,8 @@ class TensorrtEngine(Engine):
         kept = float_nodes(form, dtype, {})
         beyond = [f"{name}: {why}" for name, why in kept.items() if why.startswith("constant")]
         if beyond:
-            more = f"; and {len(beyond) - _SHOWN} more" if len(beyond) > _SHOWN else ""
-            self.choices[self.precision] = f"float32 where numbers are beyond it: {'; '.join(beyond[:_SHOWN])}{more}"
+            texts = first_texts(beyond, _SHOWN, "; ", "; and ")
+            self.choices[self.precision] = f"float32 where numbers are beyond it: {texts}"
         keep = [name for name, why in kept.items() if why.startswith("constant")]
         convert_to_half(form, dtype, keep=keep, refuse_overflow=True)
 

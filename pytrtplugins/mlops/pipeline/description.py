@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from ...errors import PipelineError
 from ...utils.declared import nearest
 from ...utils.file_with_lines import Names
+from ...utils.listing import first_texts
 from ...utils.text_formats import shorten
 from ...utils.yaml_file import YamlFile
 from .record import Scalar
@@ -65,13 +66,9 @@ class Description:
             dict.fromkeys((self._line(names), names, what) for names, what in problems), key=lambda problem: problem[0]
         )
         lines = [f"{self.file.path}, line {line}: {'.'.join(map(str, names))}: {what}" for line, names, what in placed]
-        shown = [
-            *lines[:_MOST_PROBLEMS],
-            *([f"and {len(lines) - _MOST_PROBLEMS} more"] if lines[_MOST_PROBLEMS:] else []),
-        ]
-        text = "\n".join([*shown, f"Do: correct the file, then pytrt pipeline check {self.file.path}"])
+        shown = first_texts(lines, _MOST_PROBLEMS, "\n", "\nand ")
         return PipelineError(
-            text,
+            f"{shown}\nDo: correct the file, then pytrt pipeline check {self.file.path}",
             path=self.file.path,
             line=placed[0][0] or None,
             problems=tuple((line, what) for line, _, what in placed),

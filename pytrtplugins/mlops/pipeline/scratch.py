@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ...errors import StepError
 from ...utils.inside import kind_text
+from ...utils.listing import first_texts
 from ...utils.text_formats import shorten
 from .figures import read_figures
 from .folder import PipelineFolder
@@ -96,9 +97,7 @@ class Scratch:
                 name = place.relative_to(self.path).as_posix()
                 self._refuse(name, f"wrote {what} in its outputs: {name}", "let it write the file itself, or a copy")
         if undeclared := sorted(self._undeclared()):
-            shown = ", ".join(undeclared[:_SHOWN]) + (
-                f" and {len(undeclared) - _SHOWN} more" if undeclared[_SHOWN:] else ""
-            )
+            shown = first_texts(undeclared, _SHOWN)
             self._refuse(
                 undeclared[0],
                 f"wrote what it does not declare: {shorten(shown, 400)[1:-1]}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -169,7 +168,3 @@ class Model:
 
     def close(self) -> None:
         """Release what `load` took; called before the model is unloaded."""
-
-
-Predicted = Arrays | list[Arrays] | Future[Any]
-"""What `Model.predict` may give."""

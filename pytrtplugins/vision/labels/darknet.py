@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ...errors import FormatError, NoDataError
 from ...utils.file_set import FileSet
+from ...utils.listing import first_texts
 from ...utils.name_list import check_class_names, split_lines
 from ...utils.text_formats import shorten
 from .annotations import OTHER_CLASSES, Annotations, ClassNumbers, LabelledPhoto, PhotoFilter, Problem, rows_of
@@ -64,10 +65,9 @@ class LabelFiles:
                 return
             folders |= dict.fromkeys(str(PurePosixPath(name).parent) for name in (label_file(photo), photo))
         if folders:
-            shown = ", ".join(f"{folder}/" for folder in list(folders)[:_SHOWN])
-            more = f" and {len(folders) - _SHOWN:,} more" if len(folders) > _SHOWN else ""
+            shown = first_texts([f"{folder}/" for folder in folders], _SHOWN)
             raise NoDataError(
-                f"data {self._files.name!r}: none of {len(photos):,} photos has labels: looked for NAME.txt in {shown}{more}, and "
+                f"data {self._files.name!r}: none of {len(photos):,} photos has labels: looked for NAME.txt in {shown}, and "
                 "in all other folders for files with the name of a photo.\n"
                 "Do: put the labels into the first of these folders; photos without an object may have an empty file",
                 path=self._files.name,

@@ -144,7 +144,7 @@ class FoldConstants(Rewrite[Any]):
         node.outputs[0].replace_all_uses_with(add_constant(graph, f"{node.outputs[0].name}.values", match))
 
 
-class FoldCodes(Rewrite[Any]):
+class FoldCodes(FoldConstants):
     """QuantizeLinear of a constant, or of a dequantized constant → constant codes.
 
     onnxruntime's quantizer writes the latter where two layers share their weights.
@@ -154,7 +154,6 @@ class FoldCodes(Rewrite[Any]):
 
     name: ClassVar[str] = "constant-codes"
     needs: ClassVar[tuple[str, ...]] = ("QuantizeLinear",)
-    leaves_unused: ClassVar[bool] = True
 
     def match(self, node: ir.Node) -> Any:
         """The codes of a quantized constant."""
@@ -165,10 +164,6 @@ class FoldCodes(Rewrite[Any]):
         if origin is not None and is_op(origin, "DequantizeLinear"):
             values = computed_constant(origin, array_of(origin.inputs[0]))
         return computed_constant(node, values)
-
-    def rewrite(self, graph: ir.Graph, node: ir.Node, match: Any) -> None:
-        """Replace the node by a constant of the codes."""
-        node.outputs[0].replace_all_uses_with(add_constant(graph, f"{node.outputs[0].name}.values", match))
 
 
 class FoldCasts(Rewrite[Any]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ....utils.listing import first_texts
 from .plan import Plan, Step
 
 __all__ = ["ARRAYS", "UNCAPTURED", "fallback", "fallbacks"]
@@ -29,6 +30,5 @@ def fallbacks(plan: Plan) -> dict[str, str]:
 
 
 def _count_and_names(steps: Sequence[Step], of: int) -> str:
-    names = [f"{step.name!r} ({step.op})" for step in steps[:_MAX_NAMES]]
-    more = [f"and {len(steps) - _MAX_NAMES} more"] if steps[_MAX_NAMES:] else []
-    return f"{len(steps)} of {of} steps: {', '.join([*names, *more])}"
+    names = first_texts([f"{step.name!r} ({step.op})" for step in steps], _MAX_NAMES, last=", and ")
+    return f"{len(steps)} of {of} steps: {names}"
