@@ -35,16 +35,21 @@ def device():
 
 @pytest.fixture(autouse=True)
 def few_programs(device, monkeypatch):
-    """The interpreter takes a time for each program: one adds up 1024 columns of what the first block's passes leave, not 16."""
-    from yolov2_training.fused import first
+    """The interpreter takes a time for each program and tile: they get 1024 columns, not 16, and two tiles, not 8 or 16."""
+    from yolov2_training.fused import first, pooling
 
     if device.type == "cpu":
         monkeypatch.setattr(first, "COLUMNS", 1024)
+        for module in (first, pooling):
+            monkeypatch.setattr(module, "TILES", 2)
 
 
-def _types(device):
-    """What the kernels compute with. The interpreter cannot multiply matrices of bfloat16; a GPU compiles those of float32 for minutes."""
-    return [torch.float16, torch.bfloat16 if device.type == "cuda" else torch.float32]
+def _types(device, images):
+    """What the kernels compute with; in the interpreter, one for each number of images.
+
+    The interpreter cannot multiply matrices of bfloat16; a GPU compiles those of float32 for minutes.
+    """
+    return [torch.float16, torch.bfloat16] if device.type == "cuda" else [(torch.float16, torch.float32)[images % 2]]
 
 
 def _expected(y, scale, shift, gradient, leaves):
@@ -73,7 +78,7 @@ def test_the_first_block_is_convolution_norm_activation_and_pooling(
     from yolov2_training.fused.first import first_block
 
     torch.manual_seed(filters)
-    for kind in _types(device):
+    for kind in _types(device, images):
         x = torch.rand(images, 3, height, width, device=device).to(kind)
         x = x.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
         weight = (0.3 * torch.randn(filters, 3, 3, 3, device=device)).to(kind).float()
@@ -94,7 +99,7 @@ def test_norm_and_pool_is_norm_activation_and_pooling(device, images, channels, 
     from yolov2_training.fused.pooling import norm_and_pool
 
     torch.manual_seed(channels)
-    for kind in _types(device):
+    for kind in _types(device, images):
         x = (1 + 2 * torch.randn(images, channels, height, width, device=device)).to(kind)
         leaves = [leaf.requires_grad_() for leaf in (x, *torch.randn(2, channels, device=device))]
         out, statistics = norm_and_pool(*leaves, EPSILON, SLOPE)
