@@ -17,19 +17,27 @@ SAMPLES = Path(__file__).parents[3] / "samples/models"
 DARKNET = Path("/usr/share/darknet/cfg")
 
 
-def darknet_model(name, size=96, seed=1, batch=1):
-    """A network of darknet's own with random weights, as a prepared model, and an input. Other tests get the same model."""
+def darknet_model(name, size=96, seed=1, batch=1, narrow=1):
+    """A network of darknet's own with random weights, as a prepared model, and an input. Other tests get the same model.
+
+    ``narrow`` divides the filters of the layers with 64 or more, except for heads.
+    """
     path = SAMPLES / name if (SAMPLES / name).is_file() else DARKNET / name
     if not path.is_file():
         pytest.skip(f"{path} is missing (apt-get install darknet)")
     count = batch if isinstance(batch, int) else 1
     inputs = {"data": np.random.default_rng(seed).random((count, 3, size, size), dtype=np.float32)}
-    return _prepared(path, size, seed, batch), inputs
+    return _prepared(path, size, seed, batch, narrow), inputs
 
 
 @functools.cache
-def _prepared(path, size, seed, batch):
+def _prepared(path, size, seed, batch, narrow):
+    def filters(match):
+        count = int(match[1])
+        return match[0] if count % 64 else f"filters={count // narrow}"
+
     text = re.sub(r"^(width|height) *=.*", rf"\1={size}", path.read_text(), flags=re.M)
+    text = re.sub(r"^filters *= *(\d+)", filters, text, flags=re.M)
     return prepare(to_onnx(read_network(parse_cfg(text)).with_random_weights(seed), batch=batch))
 
 
