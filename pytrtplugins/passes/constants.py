@@ -12,11 +12,11 @@ import numpy as np
 from ..errors import DimsError
 from ..model.ir import add_constant, array_of, constant, is_op, operand, remove_unused
 from ..model.operator_traits import RECURRENT, Trait, operators
-from ..model.slices import bounded_slice
 from ..tensor import SymbolicDim, evaluate_dims
 from ..utils.optional import require
 from ..validation import infer_node
 from ._base import Pass, PassResult
+from .constant_operators import COMPUTED, is_small_arithmetic
 from .functions import definition, splice
 from .half import STAYS_FLOAT
 from .shape_values import SymbolicShapeValues
@@ -70,6 +70,8 @@ class PropagateConstants(Pass):
         own_dims: Dims of the outputs of a node of another domain than ONNX's, from those of its inputs; None: unknown.
         computes: Whether a node may go, for what it gives or for the branch that it takes; default: any. Where it is given, nodes that
             lead nowhere stay, unless such a node has gone.
+        folds: Whether nodes become constants. False, where the dims of tensors alone are wanted: nodes stay, and tensors whose values are
+            known have them as ``const_value``.
         inferred: Tensors whose dims stand in the model as ONNX's inference said them, which calls equal dims alike: a dim is inferred
             again where its name comes first, and whatever it is found to be is put in the place of this name.
     """
@@ -83,7 +85,9 @@ class PropagateConstants(Pass):
         own_dims: Callable[[ir.Node], Sequence[Sequence[int]] | None] = lambda node: None,
         computes: Callable[[ir.Node], bool] | None = None,
         inferred: Container[str | None] = (),
+        folds: bool = True,
     ) -> None:
+        self.folds = folds
         self.sizes, self.expands, self.own_dims = sizes or {}, expands, own_dims
         self.computes, self.inferred = computes, inferred
 
@@ -92,6 +96,7 @@ class PropagateConstants(Pass):
         graph = model.graph
         self._version = model.opset_imports.get("", 1)
         self._partial = SymbolicShapeValues()
+        self._folded: list[ir.Node] = []
         modified = self._gone = False
         self._dims_of_name = dict[str | None, Any]()
         for value in graph.inputs:
@@ -104,6 +109,9 @@ class PropagateConstants(Pass):
                 continue
             if node.op_type == "Constant" and self._fold(graph, node):  # its dims need no inference
                 modified = True
+                continue
+            if self._fold_small(node):
+                modified = self._gone = True
                 continue
             for value in node.outputs:
                 modified |= self._bind(value)
@@ -125,7 +133,8 @@ class PropagateConstants(Pass):
             ):
                 splice(graph, node, inner, node.inputs)
                 modified = True
-        removes = self.computes is None or self._gone
+        self._remove_folded(graph)
+        removes = self.folds and (self.computes is None or self._gone)
         return PassResult(model, (removes and remove_unused(model)) or modified)
 
     def _may_go(self, node: ir.Node) -> bool:
@@ -201,39 +210,82 @@ class PropagateConstants(Pass):
             node.outputs[0].shape = _merge_shapes(shape, node.outputs[0].shape)
 
     def _fold(self, graph: ir.Graph, node: ir.Node) -> bool:
-        """Compute the node's outputs as constants, if all inputs are known."""
-        if (
-            not self._may_go(node)
-            or node.domain not in ("", "ai.onnx")
-            or node.op_type in _RANDOM
-            or (
-                self.computes is None
-                and node.op_type in ("QuantizeLinear", "DequantizeLinear")
-                and not self._is_size(node)
-            )
-            or (node.op_type in _ELSEWHERE and not _is_lower_bound(node))
-        ):
+        """Compute the node's outputs as constants, if all inputs are known; `_remove_folded` removes it."""
+        if not self._may_fold(node):
             return False
         is_output = any(value.is_graph_output() for value in node.outputs)
         if is_output and (len(node.outputs) > 1 or node.op_type in ("Constant", "Identity")):
             return False
+        if node.op_type == "Constant":
+            if not node.attributes or constant(node.outputs[0]) is None:
+                return False
+            self._folded.append(node)
+            return True
         shape_value = self._partial.constant(node.outputs[0]) if node.outputs else None
         results = self._evaluate(node) if shape_value is None else [shape_value]
         if results is None:
             return False
-        if is_output:  # which keeps its name, and a node that gives it
+        if is_output and self.folds:  # which keeps its name, and a node that gives it
             value = add_constant(graph, f"{node.outputs[0].name}_value", results[0])
             node.resize_inputs(1)
             node.replace_input_with(0, value)
             node.op_type, node.version = "Identity", None
             node.attributes.clear()
             return True
-        for value, array in zip(node.outputs, results, strict=False):
-            if value.uses():
-                name, value.name = str(value.name), None
-                value.replace_all_uses_with(add_constant(graph, name, array, set()))
-        graph.remove(node, safe=True)
+        self._set_constants(node, results)
         return True
+
+    def _may_fold(self, node: ir.Node) -> bool:
+        """Whether a node's outputs may be computed here, if its inputs are known."""
+        if not self._may_go(node) or node.domain not in ("", "ai.onnx") or node.op_type in _RANDOM:
+            return False
+        if self.computes is None and node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            return self._is_size(node)
+        return node.op_type not in _ELSEWHERE or _is_lower_bound(node)
+
+    def _fold_small(self, node: ir.Node) -> bool:
+        """Compute arithmetic on a few constants, whose dims need no inference then."""
+        if node.op_type not in COMPUTED or any(value is not None and constant(value) is None for value in node.inputs):
+            return False
+        if not node.inputs or node.outputs[0].is_graph_output() or not self._may_fold(node):
+            return False
+        arrays = [array_of(value) for value in node.inputs]
+        if not is_small_arithmetic(node, arrays):
+            return False
+        try:
+            result = COMPUTED[node.op_type](node, *arrays)
+        except (ArithmeticError, LookupError, TypeError, ValueError):
+            return False
+        if result is None:
+            return False
+        output = node.outputs[0]
+        before = output.shape
+        self._set_constants(node, [result])
+        if output.name in self.inferred:
+            self._note_names(before or (), output.shape)
+        return True
+
+    def _set_constants(self, node: ir.Node, results: Iterable[Any]) -> None:
+        """Give a node's outputs their values; the node is removed when all nodes were looked at."""
+        onnx_ir = require("onnx_ir", extra="onnx")
+        for value, array in zip(node.outputs, results, strict=False):
+            if array is None:
+                continue
+            value.const_value = tensor = onnx_ir.Tensor(np.asarray(array, order="C"), name=value.name)
+            if not value.is_graph_output():
+                value.shape, value.type = tensor.shape, onnx_ir.TensorType(tensor.dtype)
+        self._folded.append(node)
+
+    def _remove_folded(self, graph: ir.Graph) -> None:
+        """Replace what other nodes read of the folded ones by initializers, and remove them."""
+        nodes = [node for node in self._folded if not any(value.is_graph_output() for value in node.outputs)]
+        folded = set(nodes)
+        for value in [value for node in nodes if self.folds for value in node.outputs]:
+            if any(use.node not in folded for use in value.uses()):
+                array, name, value.name = array_of(value), str(value.name), None
+                value.replace_all_uses_with(add_constant(graph, name, array, set()))
+        if self.folds:
+            graph.remove(nodes, safe=True)
 
     def _is_size(self, node: ir.Node) -> bool:
         """Whether a Q or DQ rounds a few numbers that depend on free dims with given sizes: quantizers round sizes in float, too."""
@@ -242,9 +294,6 @@ class PropagateConstants(Pass):
         return bool(self.sizes) and few and node.inputs[1] is not None and _elements(node.inputs[1]) == 1
 
     def _evaluate(self, node: ir.Node) -> Sequence[Any] | None:
-        if node.op_type == "Constant":
-            array = array_of(node.outputs[0]) if node.attributes else None
-            return None if array is None else [array]
         if any(value is not None and constant(value) is None for value in node.inputs):
             return None
         if any(attribute.type.name in ("GRAPH", "GRAPHS") for attribute in node.attributes.values()):
@@ -253,11 +302,13 @@ class PropagateConstants(Pass):
         input_bytes = sum(array.nbytes for array in arrays if array is not None)
         if node.op_type not in _BOUNDED and any(max(input_bytes, _MAX_BYTES) < _bytes(value) for value in node.outputs):
             return None
-        if node.op_type in _COMPUTED:
+        if node.op_type in COMPUTED:
             try:
-                return [_COMPUTED[node.op_type](node, *arrays)]
+                result = COMPUTED[node.op_type](node, *arrays)
             except (ArithmeticError, LookupError, TypeError, ValueError):  # the engine says what is wrong when it runs
                 return None
+            if result is not None:
+                return [result]
         onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
         reference = require("onnx.reference", extra="onnx")
         proto = onnx_ir.serde.serialize_node(node)
@@ -280,36 +331,6 @@ class PropagateConstants(Pass):
         if condition is None or condition.size != 1:
             return None
         return node.attributes["then_branch" if condition.reshape(()) else "else_branch"].as_graph()
-
-
-def _clip(node: ir.Node, x: Any, *bounds: Any) -> Any:
-    """Compute Clip; ONNX's reference implementation mistakes an omitted bound for the other in some forms."""
-    limits = np.iinfo(x.dtype) if x.dtype.kind in "iu" else require("ml_dtypes", extra="onnx").finfo(x.dtype)
-    if len(node.inputs) == 1:  # before opset 11 bounds are attributes
-        bounds = tuple(node.attributes.get_float(name, None) for name in ("min", "max"))
-    for index, (limit, end) in enumerate(((np.maximum, limits.min), (np.minimum, limits.max))):
-        bound = bounds[index] if index < len(bounds) and bounds[index] is not None else end
-        x = limit(x, np.asarray(bound).astype(x.dtype))
-    return np.asarray(x)
-
-
-def _dequantize(node: ir.Node, x: Any, scale: Any, zero: Any = None) -> Any:
-    """Compute DequantizeLinear for one scale; ONNX's reference implementation has only its newer versions."""
-    values = x.astype(np.float32) - (0 if zero is None else zero.astype(np.float32).reshape(()))
-    return np.asarray(values * scale.reshape(()), scale.dtype)
-
-
-def _slice(node: ir.Node, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
-    """Compute Slice; ONNX's reference implementation treats a start outside the axis as Python does."""
-    chosen = [slice(None)] * x.ndim
-    for index, axis in enumerate(range(len(starts)) if axes is None else axes):
-        step = 1 if steps is None else int(steps[index])
-        chosen[int(axis)] = bounded_slice(x.shape[axis], int(starts[index]), int(ends[index]), step)
-    return x[tuple(chosen)]
-
-
-_COMPUTED: dict[str, Callable[..., Any]] = {"Clip": _clip, "DequantizeLinear": _dequantize, "Slice": _slice}
-"""Operators that are not computed by ONNX's reference implementation."""
 
 
 def _merge_shapes(inferred: ir.Shape, declared: ir.Shape | None) -> ir.Shape:

@@ -81,7 +81,7 @@ def name_outputs(model: onnx.ModelProto, inferred: Container[str | None] = (), f
     propagated = (
         to_ir(model, checked=True) if form is None else _with_dims_of(model, form)
     )  # whose dims alone are wanted
-    PropagateConstants(inferred=inferred)(propagated)
+    PropagateConstants(inferred=inferred, folds=False)(propagated)
     shapes = {value.name: value.shape for value in propagated.graph.outputs}
     for info in strange:
         shape = shapes[info.name]
