@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,41 +37,48 @@ def with_dense_constants(model: onnx.ModelProto) -> onnx.ModelProto:
     Raises:
         ModelError: all sparse constants together need more than `MAX_COMPUTED_BYTES`; or a place lies outside the dims.
     """
-    if not _sparse_tensors(model) and not any(map(_is_misread, _tensors(model))):
+    graphs = _graphs(model)
+    attributes = _constant_attributes(model, graphs)
+    sparse = _sparse_tensors(graphs, attributes)
+    if not sparse and not any(map(_is_misread, _tensors(graphs, attributes))):
         return model
-    _check_size(_sparse_tensors(model))
+    _check_size(sparse)
     dense = copy_of(model)
-    for tensor in _tensors(dense):
+    graphs = _graphs(dense)
+    attributes = _constant_attributes(dense, graphs)
+    for tensor in _tensors(graphs, attributes):
         if _is_misread(tensor):
             _set_raw_data(tensor)
-    for attribute in _constant_attributes(dense):
+    for attribute in attributes:
         if attribute.HasField("sparse_tensor"):
             attribute.t.CopyFrom(_to_dense(attribute.sparse_tensor))
             attribute.ClearField("sparse_tensor")
             attribute.name, attribute.type = "value", attribute.TENSOR
-    for graph in _graphs(dense):
+    for graph in graphs:
         graph.initializer.extend(map(_to_dense, graph.sparse_initializer))
         del graph.sparse_initializer[:]
     return dense
 
 
-def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
-    yield model.graph
-    for owner in (model.graph, *model.functions):
-        yield from walk_graphs(owner.node)
+def _graphs(model: onnx.ModelProto) -> list[onnx.GraphProto]:
+    """The main graph, and all that are inside nodes of it or of functions."""
+    return [model.graph, *(graph for owner in (model.graph, *model.functions) for graph in walk_graphs(owner.node))]
 
 
-def _constant_attributes(model: onnx.ModelProto) -> Iterator[onnx.AttributeProto]:
-    for nodes in (*(graph.node for graph in _graphs(model)), *(function.node for function in model.functions)):
-        for node in nodes:
-            if node.op_type in ("Constant", "ConstantOfShape"):
-                yield from node.attribute
+def _constant_attributes(model: onnx.ModelProto, graphs: Iterable[onnx.GraphProto]) -> list[onnx.AttributeProto]:
+    """Attributes of nodes that give constants, in a model's graphs and functions."""
+    inner = (node for function in model.functions for node in function.node)
+    nodes = (node for graph in graphs for node in graph.node)
+    constants = (node for node in (*nodes, *inner) if node.op_type in ("Constant", "ConstantOfShape"))
+    return [attribute for node in constants for attribute in node.attribute]
 
 
-def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    for graph in _graphs(model):
+def _tensors(
+    graphs: Iterable[onnx.GraphProto], attributes: Iterable[onnx.AttributeProto]
+) -> Iterator[onnx.TensorProto]:
+    for graph in graphs:
         yield from graph.initializer
-    for attribute in _constant_attributes(model):
+    for attribute in attributes:
         if attribute.HasField("t"):
             yield attribute.t
 
@@ -88,9 +95,11 @@ def _set_raw_data(tensor: onnx.TensorProto) -> None:
     tensor.raw_data = raw
 
 
-def _sparse_tensors(model: onnx.ModelProto) -> list[onnx.SparseTensorProto]:
-    tensors = [tensor for graph in _graphs(model) for tensor in graph.sparse_initializer]
-    return tensors + [item.sparse_tensor for item in _constant_attributes(model) if item.HasField("sparse_tensor")]
+def _sparse_tensors(
+    graphs: Iterable[onnx.GraphProto], attributes: Iterable[onnx.AttributeProto]
+) -> list[onnx.SparseTensorProto]:
+    tensors = [tensor for graph in graphs for tensor in graph.sparse_initializer]
+    return tensors + [item.sparse_tensor for item in attributes if item.HasField("sparse_tensor")]
 
 
 def _check_size(sparse: list[onnx.SparseTensorProto]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,15 +121,24 @@ def _with_own_names(model: ir.Model) -> ir.Model:
         for value in graph.initializers.values():
             if isinstance(value.const_value, named_tensor.__base__):
                 value.const_value = named_tensor(value.const_value.raw)
-    for node in itertools.chain(
-        model.graph.all_nodes(), *(function.all_nodes() for function in model.functions.values())
-    ):
+    kinds = onnx_ir.AttributeType
+    waiting = [*model.graph, *(node for function in model.functions.values() for node in function)]
+    while waiting:
+        node = waiting.pop()
         for name, attribute in list(node.attributes.items()):
-            if attribute.type == onnx_ir.AttributeType.TENSOR and isinstance(attribute.value, named_tensor.__base__):
+            kind = attribute.type
+            if kind == kinds.TENSOR and isinstance(attribute.value, named_tensor.__base__):
                 node.attributes[name] = onnx_ir.AttrTensor(
                     name, named_tensor(attribute.value.raw), attribute.doc_string
                 )
+            elif kind in (kinds.GRAPH, kinds.GRAPHS) and not attribute.is_ref():
+                waiting += [node for graph in _attribute_graphs(attribute) for node in graph]
     return model
+
+
+def _attribute_graphs(attribute: ir.Attr) -> Sequence[ir.Graph]:
+    """Return the graphs of an attribute that holds one or several."""
+    return attribute.as_graphs() if attribute.type.name == "GRAPHS" else [attribute.as_graph()]
 
 
 @functools.cache
@@ -137,13 +146,18 @@ def _named_tensor_class() -> Any:
     base: Any = require("onnx_ir.serde", extra="onnx", package="onnx_ir", feature=_FEATURE).TensorProtoTensor
 
     class NamedTensor(base):  # type: ignore[misc]
-        """A tensor over a TensorProto, with a name of its own."""
+        """A tensor over a TensorProto, with a name of its own, whose values are copied out of it once."""
 
-        __slots__ = ("name",)
+        __slots__ = ("_array", "name")
 
         def __init__(self, proto: onnx.TensorProto) -> None:
             super().__init__(proto)
-            self.name = proto.name
+            self.name, self._array = proto.name, None
+
+        def numpy(self) -> Any:
+            if self._array is None:
+                self._array = super().numpy()
+            return self._array
 
         @property
         def raw(self) -> onnx.TensorProto:
@@ -322,8 +336,27 @@ def remove_unused(model: ir.Model) -> bool:
     """
     if not _may_have_unused(model):  # onnx-ir's pass takes long: it asks ONNX for the outputs of every operator
         return False
+    removed = _remove_unread(model.graph)
+    if removed and not _may_have_unused(model):
+        return True
     unused = require("onnx_ir.passes.common", extra="onnx", feature=_FEATURE).RemoveUnusedNodesPass()
-    return bool(unused(model).modified)
+    return bool(unused(model).modified) or removed
+
+
+def _remove_unread(graph: ir.Graph) -> bool:
+    """Remove a graph's nodes and initializers that nothing reads; return whether there were any."""
+    unread: set[ir.Node] = set()
+    for node in reversed(graph):
+        if all(
+            not value.is_graph_output() and all(use.node in unread for use in value.uses()) for value in node.outputs
+        ):
+            unread.add(node)
+    graph.remove(unread, safe=True)
+    inputs = {*graph.inputs, *graph.outputs}
+    names = [name for name, value in graph.initializers.items() if value not in inputs and not value.uses()]
+    for name in names:
+        del graph.initializers[name]
+    return bool(unread or names)
 
 
 def _may_have_unused(model: ir.Model) -> bool:
