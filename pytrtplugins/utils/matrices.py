@@ -1,15 +1,16 @@
-"""Copy large matrices."""
+"""Copy large matrices, and fill large arrays in several threads."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["row_major"]
+__all__ = ["fill_parts", "row_major"]
 
 _LINES = 16
 """Rows or columns that are copied at a time: the cache holds what they touch."""
@@ -31,12 +32,27 @@ def row_major(matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
         part = np.s_[:, begin : begin + _LINES]
         copy[part] = matrix[part]
 
-    begins = range(0, matrix.shape[1], _LINES)
-    if matrix.nbytes < _THREADED:
-        for begin in begins:
-            fill(begin)
-        return copy
-    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
-        for _ in pool.map(fill, begins):
-            pass
+    _run(fill, range(0, matrix.shape[1], _LINES), matrix.nbytes)
     return copy
+
+
+def fill_parts(array: npt.NDArray[Any], fill: Callable[[slice], None]) -> npt.NDArray[Any]:
+    """Call ``fill`` with slices that cover an array's first axis, in several threads where the array is large, and return the array.
+
+    NumPy lets other threads run while it copies, converts or takes many values.
+    """
+    length = len(array)
+    step = max(1, -(-length // _THREADS)) if array.nbytes >= _THREADED else max(1, length)
+    _run(lambda begin: fill(slice(begin, begin + step)), range(0, length, step), array.nbytes)
+    return array
+
+
+def _run(work: Callable[[int], None], begins: range, size: int) -> None:
+    """Call a function for each number, in several threads if it fills so many bytes in all."""
+    if size < _THREADED or len(begins) < 2:
+        for begin in begins:
+            work(begin)
+        return
+    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
+        for _ in pool.map(work, begins):
+            pass

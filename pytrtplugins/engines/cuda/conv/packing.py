@@ -8,12 +8,14 @@ permutation, a thread holds filters that lie side by side in memory.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ....utils.matrices import fill_parts
 from .shape import ConvShape
 from .tactics import Tactic
 
@@ -57,24 +59,40 @@ def pack_weights(shape: ConvShape, tactic: Tactic, weights: npt.NDArray[Any]) ->
     kind, (tiles, chunks) = shape.x_type.numpy, (tactic.tiles(shape)[1], tactic.chunks(shape))
     per_chunk, merged, taps = tactic.depth // kind.itemsize, tactic.merged(shape), shape.taps // tactic.merged(shape)
     k, _, c = weights.shape
-    padded = np.zeros((tiles * tactic.tile_n, taps, chunks * per_chunk), kind)
-    if shape.group_filters:
-        row = np.arange(k)
-        begins = [shape.first_channel(tile * tactic.tile_n) for tile in range(tiles)]
-        first = row // shape.group_filters * c - np.array(begins)[row // tactic.tile_n]
-        padded[row[:, None], :, first[:, None] + np.arange(c)] = weights.transpose(0, 2, 1)
+    rows, channels = tiles * tactic.tile_n, chunks * per_chunk
+    if merged == 1 and not shape.group_filters and weights.shape == (rows, taps, channels):
+        padded = weights
     else:
-        filled = padded[:, :, : merged * shape.c].reshape(-1, taps, merged, shape.c)
-        filled[:k, :, :, :c] = weights.reshape(k, taps, merged, c)
+        padded = np.zeros((rows, taps, channels), kind)
+        if shape.group_filters:
+            row = np.arange(k)
+            begins = [shape.first_channel(tile * tactic.tile_n) for tile in range(tiles)]
+            first = row // shape.group_filters * c - np.array(begins)[row // tactic.tile_n]
+            padded[row[:, None], :, first[:, None] + np.arange(c)] = weights.transpose(0, 2, 1)
+        else:
+            filled = padded[:, :, : merged * shape.c].reshape(-1, taps, merged, shape.c)
+            filled[:k, :, :, :c] = weights.reshape(k, taps, merged, c)
     if tactic.family == "simt":
         lines = padded.reshape(tiles, tactic.tile_n, -1).transpose(0, 2, 1)
         return np.ascontiguousarray(lines).view(np.uint8).reshape(-1)
-    ordered = padded[filter_order(tactic.columns, kind.itemsize, len(padded))].view("V16")  # 16 bytes at a time: fast
-    axes = (0, 3, 2, 1, 4) if tactic.family == "halo" else (0, 2, 3, 1, 4)
-    blocks = ordered.reshape(tiles, tactic.tile_n, taps, chunks, -1).transpose(axes)
-    flat = np.ascontiguousarray(blocks).reshape(-1, tactic.tile_n * tactic.depth // 16)
-    permutation = swizzled(tactic.depth, tactic.tile_n)[::16] // 16  # an exchange: its own inverse
-    return np.take(flat, permutation, axis=1).view(np.uint8).reshape(-1)
+    places = _places(tactic.tile_n, tactic.columns, kind.itemsize, tactic.depth, taps, chunks, tactic.family == "halo")
+    pieces = padded.reshape(tiles, -1).view("V16")  # 16 bytes at a time: fast
+    packed = np.empty(pieces.shape, pieces.dtype)
+    fill_parts(packed, lambda part: np.take(pieces[part], places, axis=1, out=packed[part], mode="clip"))
+    return packed.view(np.uint8).reshape(-1)
+
+
+@functools.lru_cache(16)
+def _places(
+    tile_n: int, columns: int, itemsize: int, depth: int, taps: int, chunks: int, is_halo: bool
+) -> npt.NDArray[np.intp]:
+    """Where each 16-byte piece of a packed tile lies in the tile's filters, taps and channels before it is packed."""
+    pieces = depth // 16
+    swizzle = (swizzled(depth, tile_n)[::16] // 16 % pieces).reshape(tile_n, pieces)  # within a filter; its own inverse
+    filters = filter_order(columns, itemsize, tile_n)[:, None] * (taps * chunks * pieces)
+    tap, chunk = np.arange(taps)[:, None] * (chunks * pieces), np.arange(chunks) * pieces
+    block = (tap + chunk).T if is_halo else tap + chunk
+    return np.ascontiguousarray(block[:, :, None, None] + (filters + swizzle)).reshape(-1)
 
 
 def pack_filters(

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....tensor import DType
+from ....utils.matrices import fill_parts
 from ..device.activation import ACTIVATIONS
 from ..device.device import Device, Tensor
 from ..device.elements import to_stored
@@ -189,8 +190,13 @@ class Operands:
         """The weights as (K, R * S, C / groups), of an element type."""
         kept = {} if self.kept is None else self.kept
         if dtype not in kept:
-            weights = self.weights.astype(dtype.numpy, copy=False)
-            kept[dtype] = np.ascontiguousarray(weights.reshape(*weights.shape[:2], -1).transpose(0, 2, 1))
+            weights = self.weights
+            taps_first = weights.reshape(*weights.shape[:2], -1).transpose(0, 2, 1)
+            if taps_first.dtype == dtype.numpy and taps_first.flags.c_contiguous:
+                kept[dtype] = taps_first
+            else:
+                copy = np.empty(taps_first.shape, dtype.numpy)
+                kept[dtype] = fill_parts(copy, lambda part: np.copyto(copy[part], taps_first[part], casting="unsafe"))
         return kept[dtype]
 
     def slopes_of(self, problem: ConvProblem) -> list[npt.NDArray[np.float32]]:
