@@ -19,6 +19,7 @@ from ..model.decompose import known_to_be_sound
 from ..passes import CODES, Precisions, load_model
 from ..passes.prepare import prepare_loaded
 from ..plugin.policy import check_forms
+from ..utils.heap import no_collection
 from .base.blocked import check_layouts
 from .base.engine import Engine
 from .base.engine_file import read_engine_file
@@ -90,21 +91,22 @@ def build(
     cls = available_class(engine, precision, to_build=True)
     cls.check_precision(precision)
     cls.check_settings(options.settings)
-    loaded = load_model(model)
-    is_quantized = has_qdq(loaded)
-    if is_quantized and table is None and precision not in CODES:
-        raise PrecisionError(
-            f"the model holds Q/DQ nodes: it is an INT8 or FP8 model, and precision={precision!r} would not change that.\n"
-            'Do: precision="int8" or precision="fp8"',
-            precision=precision,
-        )
-    if not cls.runs_blocks or (not is_quantized and (table is not None or precision in CODES)):
-        check_layouts(loaded, cls.name, cls.runs_blocks)
-    native = cls.runs_contrib and (is_quantized or (table is None and precision not in CODES))
-    with as_error("the model cannot be prepared", cls.name):
-        prepared = prepare_loaded(loaded, native=native)
-    check_operators(prepared, cls)
-    check_forms(prepared, cls.name, cls.plugin_forms, options.plugins)
+    with no_collection():
+        loaded = load_model(model)
+        is_quantized = has_qdq(loaded)
+        if is_quantized and table is None and precision not in CODES:
+            raise PrecisionError(
+                f"the model holds Q/DQ nodes: it is an INT8 or FP8 model, and precision={precision!r} would not change that.\n"
+                'Do: precision="int8" or precision="fp8"',
+                precision=precision,
+            )
+        if not cls.runs_blocks or (not is_quantized and (table is not None or precision in CODES)):
+            check_layouts(loaded, cls.name, cls.runs_blocks)
+        native = cls.runs_contrib and (is_quantized or (table is None and precision not in CODES))
+        with as_error("the model cannot be prepared", cls.name):
+            prepared = prepare_loaded(loaded, native=native)
+        check_operators(prepared, cls)
+        check_forms(prepared, cls.name, cls.plugin_forms, options.plugins)
     building, written = f"engine {cls.name!r} cannot build the model", prepared
     if table is not None:
         written = with_precisions(prepared, table, cls, calibration, given)

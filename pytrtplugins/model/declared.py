@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -138,14 +139,18 @@ def _outputs_without_rules(model: onnx.ModelProto) -> set[str]:
 
 def _has_rules(node: onnx.NodeProto, opset: int) -> bool:
     """Return whether the dims of a node's outputs can be inferred."""
-    if is_plugin_node(node):
-        return True
+    return (not standard_domain(node.domain) and _has_standard_rules(node.op_type, opset)) or is_plugin_node(node)
+
+
+@functools.lru_cache(1024)
+def _has_standard_rules(op_type: str, opset: int) -> bool:
+    """Return whether ONNX's inference has rules for an operator of ONNX's own."""
     defs = require("onnx.defs", extra="onnx")
     try:
-        schema = defs.get_schema(node.op_type, opset, "") if not standard_domain(node.domain) else None
+        schema = defs.get_schema(op_type, opset, "")
     except defs.SchemaError:
         return False
-    return schema is not None and bool(schema.has_type_and_shape_inference_function or schema.has_function)
+    return bool(schema.has_type_and_shape_inference_function or schema.has_function)
 
 
 def _dims_agree(declared_dims: Dims, inferred_dims: Dims) -> bool:

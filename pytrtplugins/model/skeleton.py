@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import keyword
 import math
@@ -45,15 +46,15 @@ def nodes_beyond_onnx(model: onnx.ModelProto) -> list[onnx.NodeProto]:
     functions = {(function.domain, function.name) for function in model.functions}
     opsets = {item.domain: item.version for item in model.opset_import}
 
-    def is_known(node: onnx.NodeProto) -> bool:
-        if (node.domain, node.op_type) in functions or is_plugin_node(node):
-            return True
-        domain = standard_domain(node.domain)
+    @functools.cache
+    def is_standard(op_type: str, node_domain: str) -> bool:
+        domain = standard_domain(node_domain)
         version = opsets.get(domain, 0) if domain else opset
-        return bool(version and defs.has(node.op_type, version, domain))
+        return (node_domain, op_type) in functions or bool(version and defs.has(op_type, version, domain))
 
     inner = (node for function in model.functions for node in function.node)
-    return [node for node in walk([*model.graph.node, *inner]) if not is_known(node)]
+    others = (node for node in walk([*model.graph.node, *inner]) if not is_standard(node.op_type, node.domain))
+    return [node for node in others if not is_plugin_node(node)]
 
 
 def unknown_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:

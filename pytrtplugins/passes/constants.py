@@ -22,6 +22,7 @@ from .half import STAYS_FLOAT
 from .shape_values import SymbolicShapeValues
 
 if TYPE_CHECKING:
+    import onnx
     import onnx_ir as ir
 
 __all__ = ["PropagateConstants"]
@@ -179,7 +180,7 @@ class PropagateConstants(Pass):
         proto, types, data = onnx_ir.serde.serialize_node(node), dict[str, Any](), dict[str, Any]()
         for value in node.inputs:
             if value is not None:
-                types[str(value.name)] = onnx_ir.serde.serialize_value(value).type
+                types[str(value.name)] = _type_proto(value)
                 array = array_of(value) if _elements(value) <= _MAX_HINT else None
                 array = self._partial.constant(value) if array is None else array
                 if array is not None:
@@ -331,6 +332,24 @@ class PropagateConstants(Pass):
         if condition is None or condition.size != 1:
             return None
         return node.attributes["then_branch" if condition.reshape(()) else "else_branch"].as_graph()
+
+
+def _type_proto(value: ir.Value) -> onnx.TypeProto:
+    """A tensor's type as ONNX writes it; of other values by onnx-ir, which takes longer."""
+    onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
+    if type(value.type) is not onnx_ir.TensorType:
+        return onnx_ir.serde.serialize_value(value).type  # type: ignore[no-any-return]
+    proto: onnx.TypeProto = onnx.TypeProto()
+    proto.tensor_type.elem_type = value.type.dtype
+    if value.shape is not None:
+        proto.tensor_type.shape.SetInParent()
+        for dim in value.shape:
+            item = proto.tensor_type.shape.dim.add()
+            if isinstance(dim, int):
+                item.dim_value = dim
+            elif dim.value is not None:
+                item.dim_param = dim.value
+    return proto
 
 
 def _merge_shapes(inferred: ir.Shape, declared: ir.Shape | None) -> ir.Shape:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ....plugin.runner import PluginRunner
+from ....utils.heap import no_collection
 from ..conv.problem import ConvLaunch, Scratch
 from ..device.attention import AttentionMaker, attention
 from ..device.device import Device, Tensor, tensor_at
@@ -202,6 +203,7 @@ class Execution:
                     stream.synchronize()
                     segment.graph = capture_graph(segment.queue_steps, stream)
 
+    @no_collection()
     def _build(self, steps: Iterable[Step]) -> list[tuple[Step, Launch]]:
         """Launches, with memory of their own to work in for each stream."""
         self._scratches = [Scratch() for _ in range(max(self.plan.schedule.streams, default=0) + 1)]
