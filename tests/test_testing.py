@@ -21,6 +21,8 @@ def test_the_made_test_fails_with_the_report():
 
 
 def test_the_made_test_has_an_item_for_each_check_and_checks_once(pytester, monkeypatch):
+    checked, real = [], testing.check_plugin
+    monkeypatch.setattr(testing, "check_plugin", lambda *given, **more: checked.append(1) or real(*given, **more))
     pytester.makepyfile(
         test_it="""
         import pytrtplugins as ptp
@@ -38,6 +40,7 @@ def test_the_made_test_has_an_item_for_each_check_and_checks_once(pytester, monk
     outcomes = done.parseoutcomes()
     assert outcomes["failed"] == 1
     assert outcomes["passed"] >= 2
+    assert checked == [1]
     done.stdout.fnmatch_lines(["*FAILED test_it.py::test_wrong[[]dtypes[]]*"])
     done.stdout.fnmatch_lines(["*SKIPPED*needs 'dtypes', which failed*"])
 
@@ -46,6 +49,18 @@ def test_without_pytest_the_made_test_takes_all_checks(monkeypatch):
     monkeypatch.delitem(sys.modules, "pytest")
     with pytest.raises(ConformanceError, match="dims"):
         testing.plugin_test(WrongDims, engines=[])()
+
+
+def test_an_engines_contract_runs_every_check_or_the_one_that_is_asked_for(monkeypatch):
+    seen = []
+    checks = {name: lambda engine, name=name: seen.append((name, engine)) for name in ("numbers", "files")}
+    monkeypatch.setattr("pytrtplugins.engines.contract.CHECKS", checks)
+    made = testing.engine_contract("cpu")
+    assert made.pytestmark[0].args == ("check", ["numbers", "files"])
+    made("files")
+    monkeypatch.delitem(sys.modules, "pytest")
+    testing.engine_contract("cpu")()
+    assert seen == [("files", "cpu"), ("numbers", "cpu"), ("files", "cpu")]
 
 
 def test_the_made_test_is_named_after_the_plugin():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 import numpy as np
 import onnx
 import pytest
@@ -92,7 +95,65 @@ def test_any_number_of_inputs_and_several_outputs(tmp_path, dynamo):
     model = exported(Net(), (x, y), tmp_path / "net.onnx", dynamo, free=False)
     (node,) = plugin_nodes(model)
     assert (len(node.input), len(node.output)) == (3, 2)
+    found_types = {each.name: each.type.tensor_type for each in model.graph.output}
+    assert [each.elem_type for each in found_types.values()] == [onnx.TensorProto.FLOAT, onnx.TensorProto.INT32]
+    assert [[dim.dim_value for dim in each.shape.dim] for each in found_types.values()] == [[2, 4], [2, 2]]
     found = ptp.torch.as_module(ptp.build(tmp_path / "net.onnx", engine="reference"))(x, y)
     for one, other in zip(found, Net()(x, y), strict=True):
         assert one.dtype == other.dtype
         torch.testing.assert_close(one, other)
+
+
+def onnx_text(value):
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def test_todays_exporter_gets_a_function_for_each_operator_that_makes_the_plugins_node(monkeypatch):
+    """With what stands for onnxscript's operators, which notes what it is made of and called with."""
+    calls = []
+
+    class Op:
+        def __init__(self, opset, name, schema):
+            assert schema.name == name
+            self.made = opset, schema
+
+        def __call__(self, *tensors, **attributes):
+            calls.append((tensors, attributes, *self.made))
+            return "node"
+
+    values = ModuleType("onnxscript.values")
+    values.Op, values.Opset = Op, lambda *given: given
+    monkeypatch.setitem(sys.modules, "onnxscript", ModuleType("onnxscript"))
+    monkeypatch.setitem(sys.modules, "onnxscript.values", values)
+    options = ptp.torch.export_options()
+    assert options.keys() == {"dynamo", "custom_translation_table"}
+    assert options["dynamo"] is True
+    table = options["custom_translation_table"]
+    assert table[torch.ops.test_torch.many_kinds.default].__name__ == "ManyKinds"
+    assert table[torch.ops.test_torch.many_kinds.default]("x", factor=2.0, names=["x"], mode=None, counts=[]) == "node"
+    assert table[torch.ops.test_torch.sum_and_half.default](["x", "y"]) == "node"
+    (tensors, attributes, opset, schema), (several, identity, _, of_several) = calls
+    assert (tensors, several) == (("x",), ("x", "y"))
+    assert identity == {"plugin_namespace": "test.torch", "plugin_version": "1"}
+    node = ManyKinds(factor=2.0, names=("x",)).as_node([], [])
+    wanted = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+    assert attributes.keys() == wanted.keys()
+    for name, value in wanted.items():
+        given = getattr(attributes[name], "value", attributes[name])
+        assert given == (onnx_text(value) if not isinstance(value, list) else type(given)(map(onnx_text, value)))
+    assert (opset, schema.domain, schema.name, schema.since_version) == (
+        ("test.torch", 1),
+        "test.torch",
+        "ManyKinds",
+        1,
+    )
+    assert [(each.name, each.option.name) for each in schema.inputs] == [("x", "Single")]
+    assert [each.name for each in schema.outputs] == ["y0"]
+    assert {name: each.type.name for name, each in schema.attributes.items()} == {
+        each.name: onnx.AttributeProto.AttributeType.Name(each.type) for each in node.attribute
+    }
+    assert [(each.name, each.option.name, each.is_homogeneous) for each in of_several.inputs] == [
+        ("inputs", "Variadic", False)
+    ]
+    assert [each.name for each in of_several.outputs] == ["y0", "y1"]
+    assert set(schema.type_constraints[0].allowed_type_strs) >= {"tensor(float)", "tensor(float16)", "tensor(int8)"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,8 +16,11 @@ import pytrtplugins as ptp
 from pytrtplugins.cuda.backends import host as host_backend
 from pytrtplugins.errors import DimsError, FieldError, PluginError, RegistryError
 from pytrtplugins.layers import Region, Reorg
+from pytrtplugins.plugin.base import PluginKey
 from pytrtplugins.plugin.runner import PluginRunner
 from pytrtplugins.torch import launch
+from pytrtplugins.torch.schema import input_names, operator_name
+from tests.interleaving import Interleaving
 from tests.torch.operators import Doubled, ManyKinds, PassThrough, Same, SumAndHalf, Twice
 
 torch = pytest.importorskip("torch", reason='PyTorch is not installed (pip install "pytrtplugins[torch]")')
@@ -140,6 +145,15 @@ def test_registering_again_gives_the_operator_and_another_class_is_refused():
     assert raised.value.name == "test_torch::same"
 
 
+def test_threads_define_an_operator_once(monkeypatch):
+    register = importlib.import_module("pytrtplugins.torch.register")  # the package's name is the function's
+    both, define = Interleaving(register._LOCK), register._define
+    monkeypatch.setattr(register, "_LOCK", both)
+    monkeypatch.setattr(register, "_define", lambda *given: both.inside() or define(*given))
+    first, second = both.run(*[lambda: ptp.torch.register(Same, name="defined_once")] * 2)
+    assert first is second
+
+
 def test_another_number_of_outputs_is_refused():
     one = ptp.torch.register(SumAndHalf, name="one_output")
     with pytest.raises(DimsError, match=r"2 outputs, and was registered with 1(.|\n)*outputs=2"):
@@ -167,17 +181,29 @@ class InputAlone(Doubled):
         return position == 0
 
 
+@pytest.fixture
+def streams(monkeypatch):
+    """The streams that plugins are queued on; NumPy is in CuPy's place."""
+    found = []
+
+    def stream_at(cupy, address):
+        found.append(address)
+        return nullcontext()
+
+    monkeypatch.setattr(launch, "as_cupy", lambda tensor: tensor.numpy())
+    monkeypatch.setattr(launch, "require", lambda *_, **__: None)
+    monkeypatch.setattr(launch, "stream_at", stream_at)
+    monkeypatch.setattr(torch.cuda, "device", nullcontext)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=7))
+    return found
+
+
 @pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
 @pytest.mark.parametrize(
     ("plugin", "form"), [(Doubled(), "enqueue"), (SumAndHalf(), "compute"), (InputAlone(), "compute")]
 )
-def test_on_a_gpu_the_plugin_is_configured_once_and_queued_with_its_workspace(monkeypatch, plugin, form):
-    """With NumPy in CuPy's place."""
-    made, streams = [], []
-
-    def stream_at(cupy, address):
-        streams.append(address)
-        return nullcontext()
+def test_on_a_gpu_the_plugin_is_configured_once_and_queued_with_its_workspace(monkeypatch, streams, plugin, form):
+    made = []
 
     class Runner(PluginRunner):
         def __init__(self, *args, **kwargs):
@@ -185,20 +211,80 @@ def test_on_a_gpu_the_plugin_is_configured_once_and_queued_with_its_workspace(mo
             made.append(kwargs["form"])
 
     monkeypatch.setattr(launch, "PluginRunner", Runner)
-    monkeypatch.setattr(launch, "as_cupy", lambda tensor: tensor.numpy())
-    monkeypatch.setattr(launch, "require", lambda *_, **__: None)
-    monkeypatch.setattr(launch, "stream_at", stream_at)
-    monkeypatch.setattr(torch.cuda, "device", nullcontext)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=7))
     launches = launch.PluginLaunches()
     for factor in (1, 2):
-        x = factor * numbers(2, 4)
+        x = factor * numbers(4, 2).T  # whose elements lie in another order
         found = launches.run(plugin, [x])
         for y, wanted in zip(found, plugin.all_outputs([x.numpy()]), strict=True):
             np.testing.assert_array_equal(y.numpy(), wanted)
     launches.run(plugin, [numbers(1, 2)])
     assert made == [form, form]
     assert streams == [7] * 3
+
+
+class OnAnother(torch.Tensor):  # type: ignore[name-defined]
+    device = torch.device("cpu", 1)
+
+    def detach(self):
+        return self
+
+
+def test_on_a_gpu_other_fields_dims_types_and_devices_are_configured_anew_and_the_oldest_is_released(
+    monkeypatch, streams
+):
+    real, made, closed = launch._prepare_runner, [], []
+
+    def prepare(plugin, tensors):
+        runner, types = real(plugin, tensors)
+        monkeypatch.setattr(runner, "close", partial(closed.append, len(made)))
+        made.append(runner)
+        return runner, types
+
+    monkeypatch.setattr(launch, "_prepare_runner", prepare)
+    monkeypatch.setattr(launch, "_MAX_RUNNERS", 5)
+    launches, x = launch.PluginLaunches(), numbers(1, 4, 2, 2)
+    calls = [
+        (2, [x]),
+        (1, [x]),
+        (2, [x.reshape(1, 4, 1, 4).repeat(1, 1, 2, 1)]),
+        (2, [x.half()]),
+        (2, [x.as_subclass(OnAnother)]),
+    ]
+    for _ in range(2):
+        for stride, inputs in calls:
+            (y,) = launches.run(Reorg(stride=stride), inputs)
+            wanted = Reorg(stride=stride).compute(inputs[0].as_subclass(torch.Tensor).numpy())
+            np.testing.assert_array_equal(y.numpy(), wanted)
+    assert (len(made), closed) == (5, [])
+    launches.run(Reorg(stride=2), [numbers(2, 4, 2, 2)])
+    assert (len(made), closed) == (6, [0])
+
+
+@pytest.mark.parametrize(
+    ("compute", "names"),
+    [
+        (lambda self, x, y: 0, ["x", "y"]),
+        (lambda self, x, /, y, *, z=0: 0, ["x", "y"]),
+        (lambda self, x, *more: 0, None),
+        (staticmethod(lambda x: 0), ["x"]),
+        (lambda self: 0, []),
+    ],
+)
+def test_the_inputs_are_what_compute_takes_by_place(compute, names):
+    assert input_names(type("Plugin", (), {"compute": compute})) == names
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "wanted"),
+    [
+        (("a.b", "LeakyScale"), None, "a_b::leaky_scale"),
+        (("a", "Conv2DBlock"), None, "a::conv2_dblock"),
+        (("a", "X"), "my-name", "a::my_name"),
+    ],
+)
+def test_what_pytorchs_names_cannot_hold_becomes_an_underscore(key, name, wanted):
+    cls = SimpleNamespace(plugin_key=lambda: PluginKey(*key, "1"))
+    assert operator_name(cls, name) == wanted
 
 
 def test_pytorch_is_imported_when_it_is_needed():

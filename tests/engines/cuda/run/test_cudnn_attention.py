@@ -16,6 +16,7 @@ from pytrtplugins.tensor import DType
 from tests.engines.cuda.attention import attended
 from tests.engines.cuda.host import filled
 from tests.engines.cuda.stand_in import OnGpu
+from tests.interleaving import Interleaving
 
 B, H, M, N, D = 2, 3, 5, 16, 8
 
@@ -154,6 +155,21 @@ def test_a_problem_is_built_once(frontend):
     for _ in range(3):
         maker(problem(), *values, bias=None)
     assert len(frontend.graphs) == 1
+
+
+def test_threads_build_a_problem_once_and_queue_on_their_own_streams(frontend, monkeypatch):
+    maker, (values, _), calls = CudnnAttention(device()), tensors(), []
+    building, queueing = Interleaving(maker._lock), Interleaving(maker._lock)
+    real = Graph.validate
+    monkeypatch.setattr(Graph, "validate", lambda graph: building.inside() or real(graph))
+    monkeypatch.setattr(maker, "_lock", building)
+    launch, other = building.run(*[lambda: maker(problem(), *values, bias=None)] * 2)
+    assert len(frontend.graphs) == 1
+    monkeypatch.setattr(frontend, "set_stream", lambda handle, stream: calls.append(stream) or queueing.inside())
+    monkeypatch.setattr(Graph, "execute_plan_at_index", lambda *_, **__: calls.append("run"))
+    monkeypatch.setattr(maker, "_lock", queueing)
+    queueing.run(lambda: launch(SimpleNamespace(ptr=7)), lambda: other(SimpleNamespace(ptr=8)))
+    assert calls == [7, "run", 8, "run"]
 
 
 def test_it_begins_behind_the_offset(frontend):
