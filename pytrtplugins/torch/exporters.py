@@ -69,7 +69,7 @@ def _translation(operator: Operator) -> Callable[..., Any]:
     op = values.Op(values.Opset(namespace, _VERSION), name, schema)
 
     def translate(*inputs: Any, **fields: Any) -> Any:
-        tensors = inputs[0] if inputs and isinstance(inputs[0], (list, tuple)) else inputs
+        tensors = inputs[0] if isinstance(inputs[0], (list, tuple)) else inputs
         plugin = operator.cls(**given_fields(fields))
         return op(*tensors, **_typed_attributes(plugin), plugin_namespace=namespace, plugin_version=version)
 

@@ -84,7 +84,7 @@ def _define(torch: Any, operator: Operator) -> None:
     launches = PluginLaunches()
 
     def plugin_of(inputs: Sequence[Any], fields: dict[str, Any]) -> tuple[Plugin, list[Any]]:
-        tensors = list(inputs[0]) if inputs and isinstance(inputs[0], (list, tuple)) else list(inputs)
+        tensors = list(inputs[0]) if isinstance(inputs[0], (list, tuple)) else list(inputs)
         return cls(**given_fields(fields)), tensors
 
     def as_outputs(results: Sequence[Any], plugin: Plugin) -> Any:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from dataclasses import dataclass, replace
+from functools import partial
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import onnx
 import pytest
 
 import pytrtplugins as ptp
+from pytrtplugins.errors import MissingExtraError
 from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.plugin.onnx_node import from_node
+from pytrtplugins.torch import exporters
 from tests.torch.operators import ManyKinds, PassThrough, SumAndHalf
 
 torch = pytest.importorskip("torch", reason='PyTorch is not installed (pip install "pytrtplugins[torch]")')
@@ -157,3 +161,45 @@ def test_todays_exporter_gets_a_function_for_each_operator_that_makes_the_plugin
     ]
     assert [each.name for each in of_several.outputs] == ["y0", "y1"]
     assert set(schema.type_constraints[0].allowed_type_strs) >= {"tensor(float)", "tensor(float16)", "tensor(int8)"}
+
+
+def test_without_onnxscript_todays_exporter_is_refused_even_for_no_operators(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    monkeypatch.setattr(exporters, "registered_operators", list)
+    with pytest.raises(MissingExtraError, match="an export to ONNX needs the package 'onnxscript'"):
+        ptp.torch.export_options()
+    assert ptp.torch.export_options(dynamo=False) == {"dynamo": False, "custom_opsets": {}}
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What TorchScript knows of a value."""
+
+    sizes: tuple[int | None, ...] | None
+    element: torch.dtype = torch.float16
+    name: str = "TensorType"
+
+    def kind(self):
+        return self.name
+
+    def dtype(self):
+        return self.element
+
+    def varyingSizes(self):
+        return self.sizes
+
+    def with_dtype(self, element):
+        return replace(self, element=element)
+
+    def with_sizes(self, sizes):
+        return replace(self, sizes=tuple(sizes))
+
+
+@pytest.mark.parametrize("other", [Traced((2, 4)), Traced(None), Traced((2, 4), name="OptionalType")])
+def test_a_traced_node_has_the_dims_and_types_of_its_outputs_where_those_of_all_inputs_are_known(other):
+    found = {}
+    inputs = [SimpleNamespace(type=lambda: Traced((None, 4))), SimpleNamespace(type=lambda: other)]
+    outputs = [SimpleNamespace(setType=partial(found.__setitem__, number)) for number in range(2)]
+    exporters._set_output_types(SumAndHalf(), inputs, outputs)
+    known = {0: Traced((None, 4)), 1: Traced((None, 2), torch.int32)}
+    assert found == (known if other == Traced((2, 4)) else {})

@@ -138,10 +138,14 @@ def test_on_a_gpu_runs_are_queued_on_the_current_stream_from_tensor_to_tensor(mo
     calls, runs = [], []
 
     def enqueue(inputs, outputs, stream):
+        if inputs["x"].ndim == 3:
+            raise RuntimeError("rank 3")
         calls.append(stream)
         outputs["y"].copy_(2 * inputs["x"])
 
     def run(inputs):
+        if inputs["x"].ndim == 3:
+            raise RuntimeError("rank 3")
         runs.append(1)
         return {"y": 2 * inputs["x"].numpy()}
 
@@ -154,4 +158,13 @@ def test_on_a_gpu_runs_are_queued_on_the_current_stream_from_tensor_to_tensor(mo
         x = torch.rand(batch, 8)[:, ::2]
         torch.testing.assert_close(module(x), 2 * x)
     assert calls == ["current"] * 3
+    with pytest.raises(RuntimeError, match="rank 3"):  # what the engine says of it, not what was made of its dims
+        module(torch.rand(1, 2, 4))
     assert len(runs) == (0 if dims[0].name == "N" else 2)
+
+
+@pytest.mark.parametrize("context", [SimpleNamespace(), SimpleNamespace(enqueue=print)])
+@pytest.mark.parametrize("places", [(True, True), (True, False), (False, False)])
+def test_a_run_stays_on_the_gpu_if_the_engine_queues_runs_and_all_inputs_are_there(context, places):
+    inputs = {str(number): SimpleNamespace(is_cuda=is_cuda) for number, is_cuda in enumerate(places)}
+    assert file._stays_on_gpu(context, inputs) is (hasattr(context, "enqueue") and places == (True, True))

@@ -260,6 +260,11 @@ def test_on_a_gpu_other_fields_dims_types_and_devices_are_configured_anew_and_th
     assert (len(made), closed) == (6, [0])
 
 
+@pytest.mark.parametrize("key", ["CPU", "CUDA", "Meta", "Autograd"])
+def test_an_operator_has_a_kernel_for_the_host_a_gpu_shapes_and_gradients(key):
+    assert torch._C._dispatch_has_kernel_for_dispatch_key("darknet::reorg", key)
+
+
 @pytest.mark.parametrize(
     ("compute", "names"),
     [
