@@ -13,6 +13,7 @@ import pytest
 
 import darknet2caffe
 import pytrtplugins
+from tests import public_defaults
 from tests.pages import ROOT, blocks, read
 
 PACKAGES = {"pytrtplugins": pytrtplugins, "darknet2caffe": darknet2caffe}
@@ -59,6 +60,10 @@ def test_the_page_of_public_names_is_up_to_date():
     page = PUBLIC["page"]()
     assert not re.findall(r"^\| .* \|  \|", page, re.MULTILINE), "a public name has no docstring"
     assert read(PUBLIC["PAGE"].relative_to(ROOT)) == page, "Do: python .ci/docs/public_names.py"
+
+
+def test_defaults_of_public_functions_are_those_that_are_listed():
+    public_defaults.check_listed()
 
 
 def imported_modules(page):

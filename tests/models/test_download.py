@@ -31,7 +31,7 @@ def fetch(server, folder, name="yolov2-voc"):
 
 
 def test_the_three_files_arrive_as_they_are(server, tmp_path):
-    files = fetch(server, tmp_path)
+    files = fetch(server, tmp_path / "new" / "folder")
     assert (files.cfg.read_bytes(), files.weights.read_bytes(), files.names.read_bytes()) == (
         CFG,
         WEIGHTS,

@@ -55,6 +55,9 @@ def test_an_index_is_read_as_it_was_written(tmp_path):
     found = FaceIndex.load(tmp_path / "people.npz")
     assert found.names == index().names
     assert np.array_equal(found.embeddings, index().embeddings)
+    many = FaceIndex(list(map(str, range(3000))), np.ones((3000, 128), np.float32))  # 1.5 MB
+    many.save(tmp_path / "many.npz")
+    assert FaceIndex.load(tmp_path / "many.npz").names == many.names
     FaceIndex([], np.zeros((0, 2), np.float32)).save(tmp_path / "empty.npz")
     assert len(FaceIndex.load(tmp_path / "empty.npz")) == 0
 

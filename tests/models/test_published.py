@@ -43,7 +43,10 @@ def test_a_model_is_fetched_once_found_by_its_name_and_run(pytrt, server, monkey
     folder = tmp_path / "cache" / "pytrtplugins" / "models"
     assert f"{folder / 'yolov2-animals.weights'}: 15,040,848 bytes" in out
     assert out.endswith("Do: pytrt run yolov2-animals IMAGE\n")
-    assert find_model("yolov2-animals") == folder / "yolov2-animals.cfg"
+    assert find_model("yolov2-animals") == folder / "yolov2-animals.cfg" == find_model("yolov2-animals", folder)
+    names = (folder / "yolov2-animals.names").rename(folder / "names")
+    assert find_model("yolov2-animals") is None
+    names.rename(folder / "yolov2-animals.names")
     seen = len(server.seen)
     assert json.loads(pytrt("download", "yolov2-animals", "--json")[1])["result"]["name"] == "yolov2-animals"
     assert len(server.seen) == seen
