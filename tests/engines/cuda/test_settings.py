@@ -38,6 +38,7 @@ def test_codes_of_fp8_are_found_under_any_name():
         ({"float": "int8"}, float_type),
         ({"cudnn_seconds": 0}, cudnn_seconds),
         ({"cudnn_seconds": "long"}, cudnn_seconds),
+        ({"cudnn_seconds": 24 * 3600 + 1}, cudnn_seconds),
     ],
 )
 def test_wrong_settings_are_usage_errors(settings, check):
@@ -48,7 +49,8 @@ def test_wrong_settings_are_usage_errors(settings, check):
 def test_settings_have_the_values_that_they_say():
     assert batches(BuildOptions()) == (1,)
     assert batches(BuildOptions(settings={"batch": [1, 8]})) == (1, 8)
-    assert cudnn_seconds(BuildOptions(settings={"cudnn_seconds": 300})) == 300
+    for seconds in (1, 300, 24 * 3600):
+        assert cudnn_seconds(BuildOptions(settings={"cudnn_seconds": seconds})) == seconds
     assert float_type(BuildOptions("int8")) is DType.FLOAT16
     assert float_type(BuildOptions("int8", settings={"float": "float32"})) is DType.FLOAT32
     assert float_type(BuildOptions("fp16")) is DType.FLOAT16

@@ -4,7 +4,6 @@ import logging
 
 import pytest
 
-from pytrtplugins.engines.tensorrt import jit_cache
 from pytrtplugins.engines.tensorrt.jit_cache import JitCache, cache_path
 
 
@@ -87,11 +86,14 @@ def test_kernels_of_another_version_are_made_again_and_replaced(path):
     assert path.read_bytes() == b"1.7:new"
 
 
-def test_a_file_that_is_too_large_is_not_read(path, monkeypatch, caplog):
-    monkeypatch.setattr(jit_cache, "LARGEST", 4)
-    path.write_bytes(b"1.7:kernels")
+def test_a_file_of_more_than_a_gibibyte_is_not_read(path, caplog):
+    many = b"k" * (2 << 20)
+    path.write_bytes(b"1.7:" + many)
+    assert made(path).config.made.kernels == many
+    with path.open("r+b") as file:
+        file.truncate((1 << 30) + 1)
     assert made(path).config.made.kernels == b""
-    assert "expected at most 4 bytes, found 11" in caplog.text
+    assert "expected at most 1,073,741,824 bytes, found 1,073,741,825" in caplog.text
 
 
 def test_nothing_is_written_through_a_link(path, tmp_path, caplog):

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -92,6 +93,15 @@ def test_every_candidate_is_compiled_in_other_threads_and_each_problem_is_timed_
     assert {tactic for _, tactic in family.compiled} <= {"a", "b"}
     assert threading.main_thread() not in family.threads
     assert set(chosen.choices) == set(timer.asked)
+
+
+def test_the_time_for_a_librarys_plans_begins_anew_and_is_shared_by_the_problems_that_are_unknown(plan):
+    calls, timer = [], LastOfAll()
+    chosen = selector(Family(), timer)
+    chosen.search_time = SimpleNamespace(begin=lambda: calls.append("begin"), expect=calls.append)
+    for _ in range(2):
+        chosen.choose(plan)
+    assert calls == ["begin", *range(len(timer.asked), 0, -1), "begin"]
 
 
 def test_only_the_chosen_kernels_operands_stay_on_the_device(plan):

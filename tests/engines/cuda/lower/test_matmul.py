@@ -292,6 +292,7 @@ def test_a_product_of_two_computed_tensors_is_captured_where_cublaslt_is(other, 
         ((4, 5, 3), (6, 4, 3, 5), ["pointwise", "pointwise", "matmul"]),
         ((5, 1, 3, 4), (1, 6, 4, 5), ["pointwise", "pointwise", "pointwise", "matmul"]),
         ((2, 4, 3, 5), (4, 5, 3), ["pointwise", "matmul"]),  # two calls
+        ((2, 4, 3, 5), (4, 5, 300), ["pointwise", "matmul"]),  # 48 KB are copied sooner than two calls are made
         ((6, 4, 3, 5), (5, 3), ["pointwise", "matmul"]),  # one
     ],
 )

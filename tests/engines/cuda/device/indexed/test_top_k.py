@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from pytrtplugins.engines.cuda.device.indexed import top_k as top_k_module
 from pytrtplugins.passes import prepare
-from tests.engines.cuda.host import run_on_host
+from tests.engines.cuda.host import host_execution, run_on_host
 from tests.engines.cuda.lower.test_pointwise import Graph, random
 from tests.engines.cuda.plan.test_moves import Movements
 from tests.engines.operators import ints, literal, model_of
@@ -152,3 +153,34 @@ def test_blocks_that_share_a_row_find_the_first_or_the_last_in_each_run(last, ki
     execution.queue(None)
     wanted = 50256 - x[:, ::-1].argmax(1, keepdims=True) if last else x.argmax(1, keepdims=True)
     np.testing.assert_array_equal(execution.output("y0"), wanted)
+
+
+@pytest.mark.parametrize(
+    ("op", "dims", "facts"),
+    [
+        ("ArgMax", (1, 32), {"THREADS": 1, "SPLITS": 1}),
+        ("ArgMax", (1, 33), {"THREADS": 32, "SPLITS": 1}),
+        ("ArgMax", (32767, 40), {"THREADS": 32, "SPLITS": 1}),
+        ("ArgMax", (32768, 40), {"THREADS": 1, "SPLITS": 1}),
+        ("ArgMax", (1, 2047), {"THREADS": 256, "SPLITS": 1}),
+        ("ArgMax", (1, 2048), {"THREADS": 256, "SPLITS": 2}),
+        ("ArgMax", (1, 1 << 17), {"SPLITS": 32}),
+        ("ArgMax", (64, 1 << 17), {"SPLITS": 4}),
+        ("ArgMax", (256, 4096), {"SPLITS": 1}),
+        ("TopK", (1, 16383), {"SPLITS": 1}),
+        ("TopK", (1, 16384), {"SPLITS": 4}),
+        ("TopK", (1, 1 << 18), {"SPLITS": 16}),
+        ("TopK", (64, 1 << 17), {"SPLITS": 4}),
+        ("TopK", (300, 16384), {"SPLITS": 1}),
+        ("TopK", (2, 100), {"SELECT": 1, "SIZE": 4, "NEAR": 4}),
+    ],
+)
+def test_how_many_threads_and_blocks_share_a_row(monkeypatch, op, dims, facts):
+    """One thread of short or many rows; several blocks of few long ones, each with a part that is worth it."""
+    found = []
+    real = top_k_module.row_kernel_text
+    monkeypatch.setattr(top_k_module, "row_kernel_text", lambda *given: found.append(given[3]) or real(*given))
+    x = np.zeros(dims, np.float32)
+    inputs, outputs = ([x, ints(3)], 2) if op == "TopK" else ([x], 1)
+    host_execution(prepare(model_of(op, inputs, {"axis": -1}, outputs, 11)), {"x0": x})
+    assert {name: found[0][name] for name in facts} == facts
