@@ -26,6 +26,7 @@ from pytrtplugins.engines.cuda.conv.tactics import (
 )
 from pytrtplugins.engines.cuda.device.layout import Format, channels_last, linear
 from pytrtplugins.tensor import DType
+from tests.engines.cuda.conv import order
 from tests.engines.cuda.conv.shapes import (
     FP8,
     HALF,
@@ -356,3 +357,7 @@ def test_float32_and_the_others_are_different_families():
 def test_a_tactics_name_is_checked():
     with pytest.raises(ValueError, match="not a tactic of 'mma'"):
         Tactic.parse("mma", "m64")
+
+
+def test_the_tactics_that_are_tried_first_are_those_that_were_fast_on_an_h200():
+    assert list(order.order()) == order.LIST.read_text().splitlines(), "Do: python -m tests.engines.cuda.conv.order"

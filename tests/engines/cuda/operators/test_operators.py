@@ -14,6 +14,7 @@ from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.engines.cuda.operators import OPS
 from pytrtplugins.passes import prepare
 from tests.engines.cuda.host import run_on_host
+from tests.engines.cuda.operators.steps import listed, steps_text
 from tests.engines.model_parts import I64, F, info
 from tests.engines.model_parts import model as model_of
 
@@ -49,6 +50,10 @@ def assert_passes(case):
     for given, wanted in case.data:
         inputs = {info.name: np.asarray(x) for info, x in zip(case.model.graph.input, given, strict=True)}
         _, execution = assert_gives(case, model, lowered, inputs, wanted, ())
+        if given is case.data[0][0]:
+            assert steps_text(execution.plan) == listed().get(case.name, steps_text(execution.plan)), (
+                f"{case.name}\nDo: python -m tests.engines.cuda.operators.steps, if the kernels are to be others"
+            )
         if any(step.kind in ("pointwise", "indexed") for step in execution.plan.steps):
             assert_gives(case, model, lowered, inputs, wanted, ("pointwise",))
 
