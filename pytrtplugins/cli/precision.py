@@ -114,7 +114,7 @@ def search(
             metavar="R",
         ),
     ] = None,
-    max_runs: Annotated[int, number(IntRange(1, _MAX_RUNS), "Largest number of evaluations of the network.")] = 200,
+    max_runs: Annotated[int, number(IntRange(2, _MAX_RUNS), "Largest number of evaluations of the network.")] = 200,
     latency: Annotated[
         Literal["modelled", "measured"],
         choice("modelled: from the bytes moved, the same on every machine; measured: on this machine."),

@@ -41,11 +41,11 @@ class LayerError:
     op_type: str
     own: float
     total: float
-    amax: float = 0.0
-    clipped: float = 0.0
-    histogram: tuple[int, ...] = field(default=(), repr=False)
-    histogram_range: float = 0.0
-    limit: float = 0.0
+    amax: float
+    clipped: float
+    histogram: tuple[int, ...] = field(repr=False)
+    histogram_range: float
+    limit: float
 
     def to_dict(self) -> dict[str, Any]:
         """Values for JSON."""

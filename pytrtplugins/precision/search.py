@@ -35,7 +35,7 @@ class Budget:
     """Limits of a search: number of evaluations, and latency.
 
     Attributes:
-        max_runs: Most evaluations of the network over all samples.
+        max_runs: Most evaluations of the network over all samples; two of them measure it as it is at the start.
         max_latency_ratio: Largest latency, relative to the network with every layer in low precision.
     """
 
@@ -43,8 +43,8 @@ class Budget:
     max_latency_ratio: float = math.inf
 
     def __post_init__(self) -> None:
-        if self.max_runs < 1 or not self.max_latency_ratio >= 1:
-            raise UsageError(f"budget: expected max_runs >= 1 and max_latency_ratio >= 1, found {self}")
+        if self.max_runs < 2 or not self.max_latency_ratio >= 1:
+            raise UsageError(f"budget: expected max_runs >= 2 and max_latency_ratio >= 1, found {self}")
 
 
 @dataclass(frozen=True)

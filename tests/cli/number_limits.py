@@ -50,7 +50,7 @@ COMMAND_OPTIONS = [
     ("seed", (0, 2**32 - 1), "precision search, data compare, compare"),
     ("calibration-size", IMAGES, "precision search"),
     ("max-latency-ratio", (1.0, 1e6), "precision search"),
-    ("max-runs", (1, 10**6), "precision search"),
+    ("max-runs", (2, 10**6), "precision search"),
     ("longest-side", (16, 16_384), "shards make"),
     ("hold-back", (0.0, 0.99), "shards make"),
     ("samples", (2, 100_000), "data compare"),

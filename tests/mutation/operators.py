@@ -292,6 +292,8 @@ def swapped_constants(node: ast.AST, source: Source) -> Iterator[Edit]:
     match source.parent(node):
         case ast.Compare() | ast.Set() | ast.For() | ast.comprehension():
             return
+        case ast.Starred() as starred if isinstance(source.parent(starred), ast.Set):
+            return
         case ast.Call(func=function) if name_of(function) in _NO_ORDER | _OF_TYPES:
             return
         case ast.Assign(targets=[ast.Name(id=name)]) if not source.is_ordered(name, _NO_ORDER):

@@ -144,6 +144,7 @@ EXAMPLES = {
         KINDS = ("c", "d")
         if x in KINDS or x in ("e", "f") or x.endswith(KINDS): pass
         TABLE = dict.fromkeys(("g", "h"), 1)
+        SET = {*("i", "j"), "k"}
         """,
         ["LUMA = np.array([0.587, 0.299])", 'NAMES = "b", "a"'],
     ),

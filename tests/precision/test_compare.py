@@ -1,5 +1,7 @@
 """The first tensor that differs is named, with its worst elements."""
 
+import re
+
 import numpy as np
 import pytest
 from onnx import numpy_helper
@@ -8,6 +10,7 @@ import pytrtplugins as ptp
 from pytrtplugins.errors import UsageError
 from pytrtplugins.passes import LayerPrecision, Precisions, layer_names
 from pytrtplugins.precision import Network, compare, parse_tolerance
+from pytrtplugins.precision.compare import Comparison, TensorDifference
 from tests.engines.networks import Affine, Complete, Witness, conv_net, image
 from tests.engines.operators import model_of
 from tests.precision.planted import chain, samples
@@ -41,6 +44,23 @@ def test_one_bias_that_differs_is_found_in_the_middle_of_a_network():
     assert errors["conv2_leaky"] == 0
     assert min(errors["conv4"], errors["head"]) > 1
     assert "first difference: 'conv3', given by 'conv3' (Conv)" in str(result)
+    page = result._repr_html_()
+    assert re.findall(r"<th [^>]*>(.*?)</th>", page) == [
+        "tensor that differs",
+        "layer",
+        "operator",
+        "error / tolerance",
+    ]
+    rows = [(t.name, t.layer, t.op_type, f"{t.error:.4g}") for t in result.tensors if t.error > 1]
+    assert re.findall(r"<td[^>]*>(.*?)</td>", page) == [cell for row in rows for cell in row]
+    whole = compare(ptp.build(model, engine="reference"), ptp.build(other, engine="reference"), samples(model), CLOSE)
+    assert len(whole.first_difference.worst) == 5
+
+
+@pytest.mark.parametrize(("error", "differs"), [(1.0, False), (1.01, True), (float("nan"), True)])
+def test_an_error_of_1_is_no_difference(error, differs):
+    comparison = Comparison((TensorDifference("t", "l", "Relu", error),), (), (), None)
+    assert (comparison.first_difference is not None) == differs == ("<td" in comparison._repr_html_())
 
 
 def test_two_engines_that_agree_say_so():

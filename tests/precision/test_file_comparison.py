@@ -1,6 +1,7 @@
 """An engine beside its file, which onnxruntime runs as it is: a conversion of ours that is wrong is seen."""
 
 import json
+import re
 
 import numpy as np
 import onnx
@@ -10,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 import pytrtplugins as ptp
 from pytrtplugins.errors import BuildError, ExecutionError, UsageError
 from pytrtplugins.precision import compare, compare_with_file, parse_tolerance
+from pytrtplugins.precision.file_comparison import FileComparison, OutputDifference
 from tests.engines.networks import conv_net
 from tests.engines.operators import model_of
 from tests.precision.planted import samples
@@ -117,6 +119,17 @@ def test_what_onnxruntime_does_not_run_and_other_files_are_refused(tmp_path):
         compare_with_file(tmp_path / "text.onnx", engine, [{"x0": x}], CLOSE)
     with pytest.raises(ExecutionError, match=r"net\.onnx: onnxruntime does not run the file as it is"):
         compare_with_file(written(tmp_path, model_of("Relu", [x], {})), engine, [{"x0": x[0]}], CLOSE)
+
+
+@pytest.mark.parametrize(("error", "agrees"), [(1.0, True), (1.01, False)])
+def test_a_notebook_shows_every_output(error, agrees):
+    outputs = (OutputDifference("y", 0.25, 0.5, error), OutputDifference("z", np.inf, np.inf, 0.125, "dims (1,)"))
+    result = FileComparison(outputs, None)
+    page = result._repr_html_()
+    assert result.agrees == agrees == ("agrees with the file" in page)
+    assert re.findall(r"<th [^>]*>(.*?)</th>", page) == ["output", "absolute", "relative", "error / tolerance"]
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", page)
+    assert cells == ["y", "0.25", "0.5", f"{error:.3g}", "z", "inf", "inf", "dims (1,)"]
 
 
 def test_the_command_prints_each_output_and_ends_with_1_where_one_differs(pytrt, tmp_path):

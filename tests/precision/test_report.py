@@ -1,6 +1,7 @@
 """The JSON says what the search found."""
 
 import json
+import os
 
 import pytest
 
@@ -45,6 +46,42 @@ def test_the_json_has_the_figures_of_every_layer(result):
         True,
         result.runs,
     ]
+
+
+def test_reports_of_up_to_64_mib_are_read(result, tmp_path):
+    path, whole = tmp_path / "x.json", json.dumps(to_dict(result))
+    path.write_text(whole + " " * 100_000)
+    read_report(path)
+    path.write_text(whole)
+    os.truncate(path, (64 << 20) + 1)
+    with pytest.raises(FormatError, match="67,108,864 bytes"):
+        read_report(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data["steps"][0]["tried"].append(["pin", 1]),
+        lambda data: data["steps"][0]["tried"].append([1, 1, 1]),
+        lambda data: data["steps"][0]["tried"].append(["pin", "much", 1]),
+        lambda data: data["steps"][0]["tried"].append(["pin", 1, "much"]),
+        lambda data: data["steps"][0]["tried"].append("pin"),
+        lambda data: data["reverted"].append(["add"]),
+        lambda data: data["reverted"].append(["add", 1]),
+        lambda data: data["reverted"].append("ab"),
+        lambda data: data["before"][0].update(histogram=[]),
+        lambda data: data["after"][0].update(histogram=[1, "2"]),
+        lambda data: data.update(format=2),
+    ],
+)
+def test_rows_of_another_form_are_refused(result, tmp_path, change):
+    data = json.loads(json.dumps(to_dict(result)))
+    (tmp_path / "x.json").write_text(json.dumps(data))
+    read_report(tmp_path / "x.json")
+    change(data)
+    (tmp_path / "x.json").write_text(json.dumps(data))
+    with pytest.raises(FormatError, match="not the figures of a precision search"):
+        read_report(tmp_path / "x.json")
 
 
 @pytest.mark.parametrize(

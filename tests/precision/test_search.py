@@ -1,6 +1,7 @@
 """The search names the layer with the planted defect, that layer alone, and what to do about it."""
 
 import functools
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -282,7 +283,13 @@ def test_a_layer_without_an_error_of_its_own_is_not_the_next_to_change():
     layers = [SimpleNamespace(name=name, copies=False) for name in ("a", "b")]
     now = SimpleNamespace(precision="fp16", pinned=tuple)
     state: Any = SimpleNamespace(network=SimpleNamespace(layers=layers), exhausted=set(), now=now)
-    for own, wanted in (((0.0, 0.5), (layers[1], False)), ((0.0, 0.0), (None, False)), ((0.5, 2.0), (layers[1], True))):
+    for own, wanted in (
+        ((0.0, 0.5), (layers[1], False)),
+        ((0.0, 0.0), (None, False)),
+        ((0.5, 2.0), (layers[1], True)),
+        ((1.0, 2.0), (layers[1], True)),  # 1 is just tolerated
+        ((1.0, 0.5), (layers[0], False)),
+    ):
         errors: Any = [SimpleNamespace(name=layer.name, own=error) for layer, error in zip(layers, own, strict=True)]
         assert _Search._next(state, errors) == wanted
 
@@ -344,6 +351,33 @@ def test_fp8_is_searched_as_int8_is_and_its_file_is_followed(tmp_path):
     x = samples(model)[0]
     found, wanted = (outputs(each, x) for each in (engine, ptp.build(model, engine="reference")))
     assert parse_tolerance("cosine=0.9999").error(found, wanted) <= 1
+
+
+def test_an_error_of_1_is_tolerated():
+    result = run(chain(), tolerance=parse_tolerance("map50=0.005"), judge=lambda engine: 1.0)
+    assert (result.holds, result.steps, result.reason, result.final) == (True, (), "within tolerance", 1)
+
+
+def test_a_notebook_shows_the_layers_that_are_computed_differently():
+    result = searched(overflowing)
+    heads = "".join(re.findall(r"<th [^>]*>(.*?)</th>", text := result._repr_html_()))
+    assert heads == "layerprecisionstrategyreason"
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", text)
+    assert cells == ["conv3", "fp32", "pin", "own error inf of the tolerance; pin"]
+    assert "precision search, fp16: outputs within tolerance; 1 layer computed differently" in text
+    spent = run(overflowing(), budget=Budget(max_runs=2))
+    assert (spent.runs, spent.reason) == (2, "2 evaluations are spent")
+    assert "outputs NOT within tolerance: 2 evaluations are spent" in spent._repr_html_()
+
+
+@pytest.mark.parametrize("limits", [{"max_runs": 1}, {"max_latency_ratio": 0.99}, {"max_latency_ratio": float("nan")}])
+def test_a_budget_of_nothing_is_refused(limits):
+    with pytest.raises(UsageError, match="expected max_runs >= 2 and max_latency_ratio >= 1"):
+        Budget(**limits)
+
+
+def test_200_evaluations_are_the_budget_where_none_is_given():
+    assert Budget() == Budget(max_runs=200, max_latency_ratio=np.inf)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.precision import parse_tolerance
-from pytrtplugins.precision.tolerance import ElementTolerance
+from pytrtplugins.precision.tolerance import CosineTolerance, ElementTolerance, MapTolerance
 
 
 def test_the_worst_element_counts_or_the_median():
@@ -19,6 +19,11 @@ def test_the_worst_element_counts_or_the_median():
 @pytest.mark.parametrize(("found", "expected"), [(1e-3, 0), (101.001, 100), (98.999, 100)])
 def test_a_thousandth_and_a_hundredth_of_the_value_are_tolerated_by_default(found, expected):
     assert ElementTolerance().error(np.array([found]), np.array([expected])) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("kind", "text"), [(CosineTolerance, "cosine=0.999"), (MapTolerance, "map50=0.005")])
+def test_the_limits_are_those_of_the_reference_pages_where_none_are_given(kind, text):
+    assert kind() == parse_tolerance(text)
 
 
 @given(st.floats(0.01, 3.1))
@@ -48,14 +53,19 @@ def test_zeros_where_values_are_expected_are_out_of_tolerance():
 @pytest.mark.parametrize(
     "text",
     ["", "atol", "atol=x", "atol=-1", "atol=0,rtol=0", "atol=1,stat=mean", "cosine=1", "cosine=nan", "map50=0",
-     "map50=2", "cosine=0.9,atol=1", "psnr=30", "atol=1,atol=2", "rtol=inf", "stat=max"],
+     "map50=2", "cosine=0.9,atol=1", "psnr=30", "atol=1,atol=2", "rtol=inf", "stat=max", "map50=1", "cosine=-1.01",
+     "atol=1000000.1", "rtol=1000000.1", "map50=0.1,cosine=0.5", "stat=median"],
 )  # fmt: skip
 def test_other_texts_are_refused_with_an_example(text):
     with pytest.raises(UsageError, match=r"expected atol=1e-3,rtol=1e-2,stat=median, cosine=0\.999, or map50=0\.005"):
         parse_tolerance(text)
 
 
-@pytest.mark.parametrize("text", ["atol=0.5,rtol=0.25,stat=median", "cosine=0.99", "cosine=0.9999998", "map50=0.01"])
+@pytest.mark.parametrize(
+    "text",
+    ["atol=0.5,rtol=0.25,stat=median", "cosine=0.99", "cosine=0.9999998", "map50=0.01", "cosine=-1.0",
+     "atol=0.0,rtol=1000000.0,stat=max", "atol=1000000.0,rtol=0.0,stat=max"],
+)  # fmt: skip
 def test_a_tolerance_is_written_as_it_is_typed(text):
     assert str(parse_tolerance(text)) == text
     assert parse_tolerance(str(parse_tolerance(text))) == parse_tolerance(text)
