@@ -1,0 +1,403 @@
+"""Each rule about a model, at its limits and at each of its places: the last value that is taken, and the first that is refused."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from pytrtplugins.errors import ModelError
+from pytrtplugins.validation import check_ranks, infer, model, sizes, validated, well_formed
+from pytrtplugins.validation.dataflow import (
+    computed_from,
+    constants,
+    downstream,
+    outer_scope_reads,
+    remove_dead_nodes,
+    rename_reads,
+    sort_nodes,
+)
+from pytrtplugins.validation.domains import plain_domains
+from pytrtplugins.validation.operand_types import check_operand_types
+from pytrtplugins.validation.operators import check_node, node_text, standard_opset
+from pytrtplugins.validation.sizes import check_sizes
+from pytrtplugins.validation.tensors import check_dims, check_sparse_tensor, check_tensor, dims_text
+from pytrtplugins.validation.untyped import input_of_same_type
+from tests.onnx_parts import RELU, add, body, branches, call, function, info, node, parsed
+from tests.onnx_parts import model as model_of
+
+
+def refused(check, *args, match=None):
+    with pytest.raises(ModelError, match=match) as caught:
+        check(*args)
+    return caught.value
+
+
+def check_one(made, opset=18, domain=""):
+    check_node(made, {domain: opset}, frozenset(), "", None)
+
+
+COUNTED = [
+    *(
+        "block_size",
+        "blocksize",
+        "dilations",
+        "group",
+        "hidden_size",
+        "kernel_shape",
+        "kv_num_heads",
+        "num_groups",
+        "num_heads",
+    ),
+    *("num_outputs", "output_height", "output_width", "pooled_shape", "q_num_heads", "strides"),
+]
+
+
+@pytest.mark.parametrize("name", COUNTED)
+@pytest.mark.parametrize("value", [-1, 0, 1, 2**31 - 1, 2**31])
+def test_what_operators_divide_by_is_at_least_1_and_has_32_bits(name, value):
+    for values in (value, [2, value]):
+        made = helper.make_node("Ours", ["x"], ["y"], domain="com.microsoft", **{name: values})
+        if 0 < value < 2**31:
+            check_one(made)
+        else:
+            error = refused(check_one, made, match=f"{name!r} has the value {value}; expected 1 to 2147483647")
+            assert (error.attribute, error.found) == (name, value)
+
+
+@pytest.mark.parametrize("name", ["dtype", "output_datatype", "output_dtype", "stash_type", "to"])
+def test_numbers_of_element_types_are_those_of_onnx(name):
+    for value, good in (
+        (0, name == "output_dtype"),
+        (1, True),
+        (max(TensorProto.DataType.values()), True),
+        (99, False),
+    ):
+        made = helper.make_node("Ours", ["x"], ["y"], domain="com.microsoft", **{name: value})
+        if good:
+            check_one(made)
+        else:
+            refused(check_one, made, match=f"{name!r} has the value {value}, which is no element type")
+
+
+def attribute(name, **fields):
+    made = node("Relu", "x", "y")
+    made.attribute.add(name=name, **fields)
+    return made
+
+
+def test_attributes_need_a_name_and_a_type():
+    for name in ("", "slope"):
+        refused(check_one, attribute(name, type=0 if name else 1), match="has no type" if name else "without a name")
+    check_node(attribute("slope", ref_attr_name="outer"), {}, frozenset({("", "Relu")}), "", None)
+
+
+ARITIES = {  # operator → the fewest and the most inputs, and of outputs, by ONNX's documentation of opset 18
+    "Relu": ((1, 1), (1, 1)), "Conv": ((2, 3), (1, 1)), "Clip": ((1, 3), (1, 1)), "TopK": ((2, 2), (2, 2)), "Dropout": ((1, 3), (1, 2)),
+}  # fmt: skip
+NEEDED = {"Conv": {}, "TopK": {}}
+
+
+@pytest.mark.parametrize("operator", ARITIES)
+def test_a_node_has_as_many_inputs_and_outputs_as_its_schema(operator):
+    inputs, outputs = ARITIES[operator]
+    for count in range(5):
+        for made, (low, high), side in (
+            (helper.make_node(operator, ["x"] * count, ["y", "z"][: outputs[0]]), inputs, "input"),
+            (helper.make_node(operator, ["x"] * inputs[0], [f"y{i}" for i in range(count)]), outputs, "output"),
+        ):
+            if low <= count <= high:
+                check_one(made)
+            else:
+                expected = low if low == high else f"{low} to {high}"
+                text = rf"has {count} {side}{'s' * (count != 1)}; {operator} of opset 18 has {expected}$"
+                assert refused(check_one, made, match=text).found == count
+
+
+def test_an_operator_of_any_number_of_inputs_has_at_least_one():
+    check_one(helper.make_node("Max", ["x"] * 300, ["y"]))
+    refused(check_one, helper.make_node("Max", [], ["y"]), match="has 0 inputs; Max of opset 18 has at least 1$")
+
+
+@pytest.mark.parametrize(
+    ("operator", "needed"), [("Clip", (True, False, False)), ("Conv", (True, True, False)), ("Concat", (True,) * 3)]
+)
+def test_only_optional_inputs_may_be_left_out(operator, needed):
+    for place, is_needed in enumerate(needed):
+        names = ["" if index == place else f"x{index}" for index in range(3)]
+        made = helper.make_node(operator, names, ["y"], **({"axis": 0} if operator == "Concat" else {}))
+        if is_needed:
+            refused(check_one, made, match=f"leaves out its input {place}, ")
+        else:
+            check_one(made)
+
+
+@pytest.mark.parametrize(("opset", "good"), [(0, False), (1, True), (2**31 - 1, True), (2**31, False)])
+def test_opsets_are_whole_numbers_of_32_bits(opset, good):
+    made = model_of(RELU, opset=18)
+    made.opset_import[1].version = opset
+    if good:
+        validated(made)
+    else:
+        refused(validated, made, match=f"imports version {opset} of the domain 'local'")
+
+
+def test_the_opset_is_that_of_onnxs_own_domain_under_both_of_its_names():
+    for domain in ("", "ai.onnx"):
+        made = model_of(RELU)
+        made.opset_import[0].domain = domain
+        assert standard_opset(made) == 18
+    del made.opset_import[0]
+    assert standard_opset(made) == 0
+
+
+def test_a_node_is_named_by_its_name_or_its_first_output():
+    assert node_text(helper.make_node("Relu", ["x"], ["", "b"])) == "node 'b' (Relu)"
+    assert node_text(helper.make_node("Relu", ["x"], ["b"], name="a")) == "node 'a' (Relu)"
+
+
+TYPES = [name for name, _ in TensorProto.DataType.items() if name not in ("UNDEFINED", "STRING")]
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_constant_has_exactly_the_bytes_or_values_of_its_type(name):
+    kind = TensorProto.DataType.Value(name)
+    raw = onnx.numpy_helper.from_array(np.ones(5, helper.tensor_dtype_to_np_dtype(kind)))
+    typed = helper.make_tensor("w", kind, [5], np.ones(5))
+    check_tensor(raw, "w")
+    check_tensor(typed, "w")
+    field = helper.tensor_dtype_to_field(kind)
+    for change in (-1, 1):
+        other = TensorProto.FromString(raw.SerializeToString())
+        other.raw_data = other.raw_data[:-1] if change < 0 else other.raw_data + b"\0"
+        assert refused(check_tensor, other, "w", match=r"needs .* bytes, found").found == len(other.raw_data)
+        other = TensorProto.FromString(typed.SerializeToString())
+        values = [*getattr(other, field)]
+        getattr(other, field)[:] = values[:-1] if change < 0 else [*values, values[0]]
+        assert refused(check_tensor, other, "w", match=r"needs .* values, found").expected == len(values)
+    other.ClearField(field)
+    wrong = "float_data" if field != "float_data" else "int32_data"
+    getattr(other, wrong)[:] = [1] * 5
+    refused(check_tensor, other, "w", match=f"{name} data belong into {field}, found {wrong}")
+
+
+def test_texts_are_no_raw_bytes():
+    check_tensor(helper.make_tensor("w", TensorProto.STRING, [2], ["a", "b"]), "w")
+    refused(check_tensor, TensorProto(data_type=8, dims=[1], raw_data=b"a"), "w", match="STRING data in raw_data")
+
+
+@pytest.mark.parametrize("elements", [64, 65])
+def test_bytes_of_a_large_constant_are_counted_unless_nobody_reads_them(elements):
+    short = TensorProto(name="w", data_type=1, dims=[elements], raw_data=bytes(8))
+    for check in (lambda **more: check_tensor(short, "w", **more), lambda **more: validated(add(short), **more)):
+        with pytest.raises(ModelError, match="needs"):
+            check()
+        if elements > 64:
+            check(large=False)
+        else:
+            with pytest.raises(ModelError, match="needs"):
+                check(large=False)
+
+
+@pytest.mark.parametrize(
+    ("dims", "kind", "good"),
+    [
+        ((1,) * 64, 1, True), ((1,) * 65, 1, False), ((2**32,), 1, True), ((2**32, 1, 1), 1, True), ((2**32 + 1,), 1, False),
+        ((2**34,), 3, True), ((2**34 + 1,), 3, False), ((2**35,), 22, True), ((2**35 + 2,), 22, False), ((0, -1), 1, False),
+        ((0, 2**40), 1, True), ((), 1, True), ((1,), 0, False),
+    ],
+)  # fmt: skip
+def test_a_tensor_has_at_most_64_axes_and_16_gib(dims, kind, good):
+    if good:
+        assert check_dims(dims, kind, "w") == np.prod([*map(int, dims)], dtype=object)
+    else:
+        refused(check_dims, dims, kind, "w")
+
+
+@pytest.mark.parametrize(("rank", "text"), [(8, "(1, 1, 1, 1, 1, 1, 1, 1)"), (9, "(1, 1, 1, 1, 1, 1, 1, 1, …)")])
+def test_eight_dims_are_shown(rank, text):
+    assert dims_text((1,) * rank) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "indices", "kind", "good"),
+    [
+        *(([2], indices, 7, True) for indices in ([2], [2, 2])),
+        *(([2], indices, kind, False) for indices, kind in (([3], 7), ([2, 3], 7), ([2], 6))),
+        ([1, 2], [2], 7, False),
+    ],
+)  # fmt: skip
+def test_a_sparse_constant_has_a_place_for_each_value(values, indices, kind, good):
+    tensors = [
+        TensorProto(data_type=t, dims=d, raw_data=bytes(w * int(np.prod(d))))
+        for t, d, w in ((1, values, 4), (kind, indices, 8 if kind == 7 else 4))
+    ]
+    sparse = onnx.SparseTensorProto(values=tensors[0], indices=tensors[1], dims=[3, 3])
+    if good:
+        check_sparse_tensor(sparse, "w")
+    else:
+        refused(check_sparse_tensor, sparse, "w", match=r"2 values need INT64 indices of dims \(2\) or \(2, 2\)")
+
+
+@pytest.mark.parametrize(("most", "good"), [(4, True), (3, False)])
+def test_nodes_are_counted_with_those_of_bodies_and_of_functions_as_often_as_they_are_called(monkeypatch, most, good):
+    """An If, and one node in each of its branches; a call, and the two nodes of its function."""
+    calls = model_of(call("F", "x", "t"), call("F", "t", "y"), functions=[function("F", node("Abs", "a", "b"))])
+    for module, made, number in (
+        (well_formed, branches(body(node("Abs", "x", "b"), node("Abs", "b", "c"), output="c")), 4),
+        (model, calls, 4),
+    ):
+        monkeypatch.setattr(module, "MAX_NODES", most - 4 + number)
+        if good:
+            validated(made)
+        else:
+            refused(validated, made, match="more than 3 nodes")
+        monkeypatch.setattr(module, "MAX_NODES", 10**6)
+
+
+def expanded(count, opset=18):
+    """A constant of a number of float32 elements that is made of one."""
+    return parsed("() => (float[] y) { y = Expand (one, n) }", opset, one=np.ones(1, np.float32), n=[count])
+
+
+@pytest.mark.parametrize(("limit", "good"), [(68, True), (67, False)])
+def test_what_is_computed_from_constants_is_limited_with_the_bytes_of_the_weights(monkeypatch, limit, good):
+    """40 float32 are made of the weights' 4 + 8 bytes: 160 bytes, of which 8 times 12 are allowed besides the limit."""
+    monkeypatch.setattr(sizes, "MAX_COMPUTED_BYTES", limit - 4)
+    monkeypatch.setattr(sizes, "MAX_GROWTH", 8)
+    made = infer(expanded(40))
+    infos = {item.name: item for item in made.graph.output}
+    if good:
+        check_sizes(made, infos, infer)
+    else:
+        error = refused(
+            check_sizes, made, infos, infer, match="160 bytes computed from constants alone; the limit is 159 bytes"
+        )
+        assert (error.found, error.limit) == (160, 159)
+
+
+@pytest.mark.parametrize(("count", "good"), [(2**32, True), (2**32 + 1, False)])
+def test_a_computed_tensor_has_at_most_16_gib(count, good):
+    made = model_of(node("Relu", "x", "y"), inputs=[info("x", [count])])
+    made.graph.output[0].CopyFrom(info("y", [count]))
+    check = (check_sizes, made, {"y": info("y", [count])}, infer)
+    if good:
+        check[0](*check[1:])
+    else:
+        refused(*check, match="the limit of one tensor is 16 GiB")
+
+
+RANKS = {  # operator → place → the axes that it takes, by ONNX's documentation
+    "ConstantOfShape": {0: "1"}, "CumProd": {0: "1+"}, "CumSum": {0: "1+"}, "Expand": {1: "1"}, "GRU": {0: "3", 1: "3", 2: "3"},
+    "GatherElements": {0: "1+", 1: "1+"}, "LSTM": {0: "3", 1: "3", 2: "3"}, "LpNormalization": {0: "1+"}, "RNN": {0: "3", 1: "3", 2: "3"},
+    "Reshape": {1: "1"}, "ScatterElements": {0: "1+", 1: "1+"}, "Tile": {1: "1"},
+    "com.microsoft.GatherBlockQuantized": {0: "1+", 2: "1+"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", RANKS)
+def test_ranks_are_those_of_each_input(operator):
+    domain, _, op = operator.rpartition(".")
+    for place in range(3):
+        ranks = RANKS[operator].get(place, "0+")
+        for rank in range(6):
+            names = [f"t{index}" for index in range(3)]
+            made = model_of(helper.make_node(op, names, ["y"], domain=domain), inputs=[info(names[place], [2] * rank)])
+            if rank == int(ranks[0]) or (ranks.endswith("+") and rank > int(ranks[0])):
+                check_ranks(made)
+            else:
+                expected = ranks if len(ranks) == 1 else f"at least {ranks[0]}"
+                refused(check_ranks, made, match=rf"'t{place}', has {rank} axes; {op} reads {expected}$")
+
+
+@pytest.mark.parametrize("operator", ["BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"])
+def test_operators_on_bits_take_whole_numbers(operator):
+    count = 1 if operator.endswith("Not") else 2
+    for kind, good in ((TensorProto.UINT8, True), (TensorProto.FLOAT, False), (TensorProto.BOOL, False)):
+        made = model_of(helper.make_node(operator, ["x"] * count, ["y"]), inputs=[info("x", [2], kind)])
+        if good:
+            check_operand_types(made)
+        else:
+            refused(check_operand_types, made, match=f"{operator} takes whole numbers")
+
+
+CHAIN = [node("Abs", "x w", "a"), node("Neg", "a", "b"), node("Neg", "c", "d")]
+
+
+def test_dataflow_follows_inputs_and_what_bodies_read():
+    inner = helper.make_node(
+        "If", ["c"], ["e"], then_branch=body(node("Neg", "b", "t"), output="t"), else_branch=body(output="a")
+    )
+    assert downstream([*CHAIN, inner], ["a"]) == {"a", "b", "e"}
+    assert computed_from(["x", "w"], [*CHAIN, inner]) == {"x", "w", "a", "b"}
+    assert computed_from(["x", "w", "c"], [*CHAIN, inner]) == {"x", "w", "c", "a", "b", "d", "e"}
+    made = model_of(
+        node("Constant", "", "k", value_float=1.0),
+        node("Add", "k w", "y"),
+        weights=[helper.make_tensor("w", 1, [1], [1])],
+    )
+    assert constants(made.graph) == {"w", "k", "y"}
+    reading = body(
+        node("Add", "x w", "b"), node("Add", "b i", "c"), weights=[helper.make_tensor("w", 1, [1], [1])], output="c"
+    )
+    reading.input.append(info("i"))
+    assert outer_scope_reads(reading) == {"x"}
+    rename_reads(inner, "a", "z")
+    rename_reads(inner, "b", "q")
+    rename_reads(inner, "c", "p")
+    assert [*inner.input] == ["p"]
+    assert {outer for item in inner.attribute for outer in outer_scope_reads(item.g)} == {"q", "z"}
+
+
+def test_nodes_are_sorted_by_what_they_read_and_otherwise_stay():
+    nodes = [node("Neg", "b", "c"), node("Abs", "x", "a"), node("Neg", "a", "b"), node("Abs", "x", "z")]
+    assert [item.output[0] for item in sort_nodes(nodes)[0]] == ["a", "b", "c", "z"]
+    order, waiting = sort_nodes([*nodes, node("Add", "v z", "u"), node("Neg", "u", "v")])
+    assert ([item.output[0] for item in order], [item.output[0] for item in waiting]) == (
+        ["a", "b", "c", "z"],
+        ["u", "v"],
+    )
+
+
+def test_nodes_that_nothing_needs_go_with_those_before_them():
+    nodes = [node("Abs", "x", "a"), node("Neg", "a", "b"), node("Neg", "x", "c"), node("Neg", "x", "d")]
+    for loose, outputs, live in (
+        (["b"], ["c"], "cd"),
+        (["b"], ["a"], "acd"),
+        (["b"], ["b"], "abcd"),
+        ([], [], "abcd"),
+        (["a"], [], "abcd"),
+    ):
+        assert "".join(item.output[0] for item in remove_dead_nodes(nodes, loose, outputs)) == live, (loose, outputs)
+
+
+@pytest.mark.parametrize(("domain", "version"), [("com.microsoft", 1), ("ai.onnx.ml", 3)])
+def test_domains_that_are_not_imported_have_the_versions_of_onnxruntime(domain, version):
+    for made in (
+        model_of(node("Ours", "x", "y", domain=domain)),
+        model_of(call("F", "x", "y"), functions=[function("F", node("Ours", "a", "b", domain=domain))]),
+    ):
+        scope = made.functions[0] if made.functions else made
+        before = made.SerializeToString()
+        found = plain_domains(made)
+        scope = found.functions[0] if found.functions else found
+        assert {item.domain: item.version for item in scope.opset_import}[domain] == version
+        assert made.SerializeToString() == before
+        assert plain_domains(found) is found
+
+
+def test_of_several_imports_of_a_domain_the_last_counts():
+    made = model_of(RELU)
+    made.opset_import.add(domain="ai.onnx", version=17)
+    found = plain_domains(made)
+    assert [(item.domain, item.version) for item in found.opset_import] == [("", 17), ("local", 1)]
+    made = model_of(helper.make_node("Relu", ["x"], ["y"], domain="ai.onnx"))
+    assert plain_domains(made).graph.node[0].domain == ""
+
+
+@pytest.mark.parametrize(
+    ("operator", "place", "known", "source"),
+    [("Where", 0, (True, False, True), 2), ("Where", 0, (True, False, False), None), ("Concat", 0, (False,) * 5 + (True,), 5),
+     ("Split", 3, (True, True), 0), ("TopK", 1, (True, True), None), ("Shape", 0, (True,), None), ("RandomNormal", 0, (), None)],
+)  # fmt: skip
+def test_an_output_has_the_type_of_the_first_input_of_its_variable(operator, place, known, source):
+    assert input_of_same_type(onnx.defs.get_schema(operator, 18, ""), place, known) == source
