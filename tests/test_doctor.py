@@ -3,8 +3,11 @@
 import importlib.metadata
 import json
 import re
+import shutil
 import subprocess
+import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -127,6 +130,10 @@ def test_what_a_process_of_an_engine_says_last_counts(monkeypatch):
 def test_an_engine_whose_process_crashes_or_hangs_fails(monkeypatch):
     ends(monkeypatch, -11, error="some words\nSegmentation fault\n")
     assert try_engine_alone(ENGINE).failure == "its process ended with -11: Segmentation fault"
+    ends(monkeypatch, 3, error="first\nsecond\nthird\n \n")
+    assert try_engine_alone(ENGINE) == replace(ENGINE, failure="its process ended with 3: third")
+    ends(monkeypatch, 3)
+    assert try_engine_alone(ENGINE).failure == "its process ended with 3"
 
     def hangs(command, timeout, **_):
         raise subprocess.TimeoutExpired(command, timeout)
@@ -136,17 +143,89 @@ def test_an_engine_whose_process_crashes_or_hangs_fails(monkeypatch):
 
 
 @pytest.mark.parametrize("run", [True, False])
-def test_only_engines_that_are_available_are_run(monkeypatch, run):
+def test_only_engines_that_are_available_or_build_here_are_run(monkeypatch, run):
     tried = []
     found = [
         Availability("cuda", "no driver", ""),
-        Availability("reference", "", "NumPy"),
+        Availability("tensorrt", "no GPU", "11.0", builds=True),
+        Availability("reference", "", "NumPy", builds=True),
         Availability("null", "", ""),
     ]
     monkeypatch.setattr(engines, "availability", lambda: found)
     monkeypatch.setattr(doctor, "try_engine_alone", lambda engine: tried.append(engine.name) or engine)
     report = examine(run)
-    assert tried == (["reference"] if run else [])
-    assert [engine.name for engine in report.engines] == ["cuda", "reference", "null"]
+    assert tried == (["tensorrt", "reference"] if run else [])
+    assert [(engine.name, engine.reason, engine.details, engine.builds) for engine in report.engines] == [
+        ("cuda", "no driver", "", False),
+        ("tensorrt", "no GPU", "11.0", True),
+        ("reference", "", "NumPy", False),
+        ("null", "", "", False),
+    ]
+    assert len(report.extras) == len(extras())
     assert report.healthy
     assert {"pytrtplugins", "Python", "processor", "GPU", "native part"} <= report.machine.keys()
+
+
+@pytest.mark.parametrize("sign", ["<", "<=", "==", ">=", ">"])
+@pytest.mark.parametrize("minor", [-1, 0, 1])
+def test_packages_for_other_pythons_are_no_part_of_an_extra(monkeypatch, sign, minor):
+    major, own = sys.version_info[:2]
+    requires(monkeypatch, f"numpy; python_version {sign} '{major}.{own + minor}' and extra == 'cpu'")
+    assert bool(extras()) == eval(f"{own} {sign} {own + minor}")
+
+
+def test_an_engine_that_only_builds_here_builds(monkeypatch):
+    engine = SimpleNamespace(availability=lambda: SimpleNamespace(available=False))
+    clock = Clock()
+    monkeypatch.setattr(doctor, "time", clock)
+
+    def build(model, **_):
+        clock.now += 2
+        return engine
+
+    monkeypatch.setattr(pytrtplugins, "build", build)
+    assert doctor.try_engine("any") == ("", 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        ([], "none: NVIDIA's driver is not installed"),
+        (["nvidia-smi"], "H200, 580.1, 143771 MiB; H100, 580.1, 81559 MiB"),
+    ],
+)
+def test_the_machine_is_told_with_its_compilers_and_gpus(monkeypatch, found, text):
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name in found else None)
+    ends(monkeypatch, 9, "H200, 580.1, 143771 MiB\nH100, 580.1, 81559 MiB\n")
+    assert doctor.machine()["GPU"] == text
+    assert doctor.machine()["C++ compiler"] == "none: apt-get install g++"
+    for names, first in ((["g++", "clang++"], "g++"), (["clang++", "c++"], "c++"), (["clang++"], "clang++")):
+        monkeypatch.setattr(shutil, "which", lambda name, names=names: name if name in names else None)
+        assert doctor.machine()["C++ compiler"] == first
+
+
+@pytest.mark.parametrize(
+    ("nvrtc", "nvcc", "text"),
+    [
+        (None, None, 'none: pip install "pytrtplugins[nvrtc]"'),
+        ("13.0", None, "NVRTC 13.0"),
+        (None, "nvcc 12.9", "nvcc 12.9"),
+        ("13.0", "nvcc 12.9", "NVRTC 13.0, nvcc 12.9"),
+    ],
+)
+def test_both_compilers_of_kernels_are_told(monkeypatch, nvrtc, nvcc, text):
+    monkeypatch.setattr(doctor, "find_nvrtc", lambda: ("path", nvrtc))
+    monkeypatch.setattr(doctor, "find_nvcc", lambda: ("path", nvcc))
+    assert doctor.machine()["CUDA compiler"] == text
+
+
+def test_a_failing_nvidia_smi_says_why(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    ends(monkeypatch, 9, error=" no devices\n")
+    assert doctor._gpus() == "nvidia-smi: no devices"
+
+    def refuse(*_, **__):
+        raise OSError("not permitted")
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    assert doctor._gpus() == "nvidia-smi: not permitted"
