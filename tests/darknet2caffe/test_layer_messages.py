@@ -148,3 +148,51 @@ def test_a_refused_section_is_told_with_its_line_and_numbers(dialect, layers, me
         read_network(parse_cfg(NET + layers.replace(">", "")), dialect=dialect)
     assert re.sub(r"^<cfg>:(\d+): \[\w+\]: ", r"\1 ", str(caught.value)) == f"{line} {message}"
     assert caught.value.line == line
+
+
+DARKNETS = [
+    "linear",
+    "leaky",
+    "relu",
+    "logistic",
+    "loggy",
+    "elu",
+    "selu",
+    "relie",
+    "ramp",
+    "tanh",
+    "plse",
+    "stair",
+    "hardtan",
+    "lhtan",
+]
+FORKS = ["mish", "swish", "relu6", "hard_mish", "gelu"]
+SPECIAL = {  # what the fork computes in a layer, of those that need more than the value itself
+    "[conv]\n": {"mish", "swish", "hard_mish"},
+    "[connected]\noutput=3\n": set(),
+    "[shortcut]\nfrom=0\n": {"mish", "swish"},
+    "[activation]\n": set(),
+}
+
+
+@pytest.mark.parametrize("layer", SPECIAL)
+@pytest.mark.parametrize("dialect", ["pjreddie", "alexeyab"])
+def test_each_activation_is_taken_where_darknet_computes_it(layer, dialect):
+    known = DARKNETS + (FORKS if dialect == "alexeyab" else [])
+    for activation in [*DARKNETS, *FORKS, "odd"]:
+        cfg = parse_cfg(f"{NET}[conv]\nfilters=3\n{layer}activation={activation}\n")
+        if activation in known and (activation not in ("mish", "swish", "hard_mish") or activation in SPECIAL[layer]):
+            assert read_network(cfg, dialect=dialect).layers[1].activation == activation
+        else:
+            with pytest.raises(CfgError) as caught:
+                read_network(cfg, dialect=dialect)
+            if activation not in known:
+                of = (
+                    "of AlexeyAB's darknet; pjreddie's takes it as relu"
+                    if activation in FORKS
+                    else "unknown or not supported"
+                )
+                expected = f"activation={activation} is {of} (supported in dialect {dialect}: {', '.join(known)})."
+                assert expected in str(caught.value)
+            else:
+                assert f"activation={activation}: the fork gives 0 for it in" in str(caught.value)
