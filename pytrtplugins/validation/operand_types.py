@@ -40,14 +40,12 @@ def _check_node(
 ) -> None:
     if node.op_type.startswith(("BitShift", "Bitwise")):
         _check_bits(node, types)
-    variables, last_repeats = _type_variables(node.op_type, opset)
+    variables = _type_variables(node.op_type, opset)
     if not variables:
         return
     first: dict[str, str] = {}
     for place, name in enumerate(node.input):
-        if place >= len(variables) and not last_repeats:
-            return
-        variable = variables[min(place, len(variables) - 1)]
+        variable = variables[min(place, len(variables) - 1)]  # the last may be repeated
         if not (name and variable and name in types):
             continue
         other = first.setdefault(variable, name)
@@ -84,17 +82,17 @@ def _cause(plugins: Sequence[onnx.NodeProto]) -> str:
 
 
 @functools.lru_cache(4096)
-def _type_variables(op_type: str, opset: int) -> tuple[tuple[str, ...], bool]:
-    """The name of each input's type, empty where it is like no other input's, and whether the last input may be repeated."""
+def _type_variables(op_type: str, opset: int) -> tuple[str, ...]:
+    """The name of each input's type, empty where it is like no other input's."""
     defs = require("onnx.defs", extra="onnx")
     if not defs.has(op_type, opset, ""):
-        return (), False
+        return ()
     inputs = defs.get_schema(op_type, opset, "").inputs
     names = [item.type_str if item.is_homogeneous and "(" not in item.type_str else "" for item in inputs]
     variadic = bool(inputs) and inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
     alone = {name for name in names if names.count(name) == 1} - ({names[-1]} if variadic else set())
     variables = tuple("" if name in alone else name for name in names)
-    return (variables if any(variables) else ()), variadic
+    return variables if any(variables) else ()
 
 
 def _type_name(kind: int) -> str:

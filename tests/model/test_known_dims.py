@@ -92,6 +92,76 @@ def test_onnx_is_still_wrong(name):
     assert not agree(dims(onnx.shape_inference.infer_shapes(parsed(text), data_prop=True), inputs), y.shape)
 
 
+def random(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+HEADS = {name: random(2, heads, length, 4) for name, heads, length in (("q", 6, 3), ("k", 2, 5), ("v", 2, 5))}
+PAST = {name: random(2, 2, 4, 4) for name in ("pk", "pv")}
+ROWS = {"q": random(2, 3, 24), "k": random(2, 5, 8), "v": random(2, 5, 12)}
+X4 = "(float[2, 6, 3, 4] q, float[2, 2, 5, 4] k, float[2, 2, 5, 4] v"
+SHAPES = {  # each of a rule's branches, with all dims known; the output is y
+    "attention": (f"23 {X4}) => (float y) {{ y = Attention(q, k, v) }}", HEADS),
+    "attention's products": (f'23 {X4}) => (float y) {{ o, "", "", y = Attention(q, k, v) }}', HEADS),
+    "attention's products with a past": (
+        f'23 {X4}, float[2, 2, 4, 4] pk, float[2, 2, 4, 4] pv) => (float y) {{ o, a, b, y = Attention(q, k, v, "", pk, pv) }}',
+        HEADS | PAST,
+    ),
+    **{
+        f"attention of rows, output {place}": (
+            "23 (float[2, 3, 24] q, float[2, 5, 8] k, float[2, 5, 12] v) => (float y) "
+            f"{{ {outputs} = Attention <q_num_heads = 6, kv_num_heads = 2> (q, k, v) }}",
+            ROWS,
+        )
+        for place, outputs in ((0, "y"), (3, 'o, "", "", y'))
+    },
+    **{
+        f"STFT of {rank} axes, {bins}": (
+            f"17 (float[{dims}] x) => (float y) <int64 step = {{{step}}}, float[5] window = {{1, 1, 1, 1, 1}}, int64 n = {{5}}> "
+            f"{{ y = STFT <onesided = {bins}> (x, step, {more}) }}",
+            {"x": random(*map(int, dims.split(", ")))},
+        )
+        for rank, dims in ((3, "2, 12, 1"), )
+        for bins in (0, 1)
+        for step, more in ((3, "window"), (1, '"", n'), (7, "window, n"))
+    },
+    **{
+        f"DFT opset {opset} {words}": (
+            f"{opset} (float[2, 7, 5, 1] x) => (float y) <int64 n = {{4}}, int64 axis = {{{axis}}}> {{ y = DFT {words} (x, {more}) }}",
+            {"x": random(2, 7, 5, 1)},
+        )
+        for opset, words, axis, more in (
+            (17, "<axis = 1>", 1, '""'), (17, "<axis = 1, onesided = 1>", 1, '""'), (17, "<axis = 2>", 1, "n"),
+            (20, "<onesided = 1>", 1, '"", axis'), (20, "", 1, "n, axis"), (20, "<onesided = 1>", 2, '"", axis'), (20, "", -2, "n, axis"),
+        )
+    },
+    **{
+        f"ConvTranspose {words}": (
+            f"11 (float[2, 4, 5, 6] x, float[4, 3, 2, 3] w) => (float y) {{ y = ConvTranspose <{words}> (x, w) }}",
+            {"x": random(2, 4, 5, 6), "w": random(4, 3, 2, 3)},
+        )
+        for words in ("group = 2, output_shape = [6, 8]", "output_shape = [6, 8]", "strides = [2, 3]", "group = 4")
+    },
+    **{
+        f"Resize {words} of {scales}": (
+            f"18 (float[1, 2, 9, 11] x) => (float y) <float[{count}] s = {{{scales}}}> {{ y = Resize {words} (x, , s) }}",
+            {"x": random(1, 2, 9, 11)},
+        )
+        for words, count, scales in (
+            ("", 4, "1, 1, 0.5555556, 0.6363636"), ("<axes = [3, 2]>", 2, "0.6363636, 2"), ("<axes = [2]>", 1, "1.5"),
+            ("", 4, "1, 2, 0.34, 1"),
+        )
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_all_dims_are_told_where_the_inputs_are_known(name):
+    text, inputs = SHAPES[name]
+    (y,) = given(parsed(text), inputs)
+    assert dims(infer(parsed(text)), inputs) == list(y.shape)
+
+
 def test_heads_with_an_axis_of_their_own_are_not_counted_as_heads_in_the_width():
     """No attention has keys of another rank: onnxruntime refuses it when it runs, and until then the declared dims stand."""
     model = parsed(

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from pytrtplugins.model.decompose import infer_shapes
-from pytrtplugins.validation import infer, inference
+from pytrtplugins.validation import infer, inference, pooling
 
 POOLS = ("AveragePool", "LpPool", "MaxPool")
 
@@ -103,6 +103,45 @@ def test_engines_declare_the_sizes_that_they_give(engine):
         found = context.run({"t0": x})["t1"]
         assert [desc.dims[1:] for desc in context.engine.outputs] == [found.shape[1:]] == [(2, 5, 5)]
     np.testing.assert_array_equal(found, run(model, x)[0])
+
+
+def test_padding_that_is_written_out_is_no_padding_that_a_pool_chooses():
+    model = pools(("MaxPool", up(2, 2, [1] * 4, auto_pad="NOTSET")))
+    assert sizes(infer_shapes(model).graph.output[0]) == [1, 2, 5, 5]
+
+
+@pytest.mark.parametrize(("size", "kernel", "stride", "pads", "dilation", "count"), [
+    (8, 2, 2, (1, 1), 1, 5), (9, 2, 2, (1, 1), 1, 5), (7, 3, 2, (0, 0), 1, 3), (8, 3, 2, (0, 0), 1, 4), (5, 1, 3, (0, 0), 1, 2),
+    (4, 1, 3, (0, 0), 1, 2),
+    (3, 1, 3, (0, 1), 1, 1), (9, 2, 3, (0, 0), 3, 3), (8, 2, 3, (0, 0), 3, 3), (3, 3, 1, (0, 0), 1, 1),
+    (2, 3, 1, (0, 0), 1, None), (2, 3, 1, (0, 1), 1, 1),
+])  # fmt: skip
+def test_windows_are_counted_by_the_formula_of_the_specification(size, kernel, stride, pads, dilation, count):
+    """ceil((size + padding - reach) / stride) + 1, without one that begins in the padding behind."""
+    attributes = {"ceil_mode": 1, "kernel_shape": [kernel], "strides": [stride], "pads": pads, "dilations": [dilation]}
+    node = helper.make_node("MaxPool", ["x"], ["y"], **attributes)
+    x = helper.make_tensor_type_proto(TensorProto.FLOAT, [1, 1, size])
+    windows = pooling.last_windows(node, {"x": x})
+    assert windows is None if count is None else [window.count for window in windows] == [count]
+    if count is not None:
+        plain = pooling.without_ceil_mode(node, {"x": x})
+        found = onnx.shape_inference.infer_node_outputs(onnx.defs.get_schema("MaxPool", 18, ""), plain, {"x": x}, {})
+        assert found["y"].tensor_type.shape.dim[2].dim_value == count
+        (window,) = windows
+        reach = dilation * (kernel - 1) + 1
+        assert (window.reach, window.stride, window.size, window.before, window.behind) == (reach, stride, size, *pads)
+        assert window.ends_behind == (window.begin + reach > size + sum(pads))
+
+
+@pytest.mark.parametrize("name", ["strides", "dilations", "pads", "kernel_shape"])
+def test_pools_with_another_number_of_values_than_axes_have_no_windows(name):
+    attributes = {"ceil_mode": 1, "kernel_shape": [2, 2], "strides": [2, 2], "pads": [0] * 4, "dilations": [1, 1]}
+    x = {"x": helper.make_tensor_type_proto(TensorProto.FLOAT, [1, 1, 8, 8])}
+    assert pooling.last_windows(helper.make_node("MaxPool", ["x"], ["y"], **attributes), x)
+    for values in (attributes[name][:-1], [*attributes[name], 1]):
+        assert (
+            pooling.last_windows(helper.make_node("MaxPool", ["x"], ["y"], **{**attributes, name: values}), x) is None
+        )
 
 
 def test_free_sizes_stay_free():

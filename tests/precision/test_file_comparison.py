@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 import pytrtplugins as ptp
 from pytrtplugins.errors import BuildError, ExecutionError, UsageError
 from pytrtplugins.precision import compare, compare_with_file, parse_tolerance
-from pytrtplugins.precision.file_comparison import FileComparison, OutputDifference
+from pytrtplugins.precision.file_comparison import FileComparison, OutputDifference, _difference
 from tests.engines.networks import conv_net
 from tests.engines.operators import model_of
 from tests.precision.planted import samples
@@ -74,6 +74,14 @@ def test_the_largest_differences_are_absolute_and_relative(tmp_path, values, slo
     (output,) = compare_with_file(path, engine, [{"x0": x}], CLOSE).outputs
     assert (output.absolute, output.relative) == pytest.approx(expected)
     assert (output.error <= 1) == (expected == (0.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected"), [(1, np.inf), (np.inf, 1), (np.nan, 1), (1, np.nan), (np.inf, -np.inf)]
+)
+def test_what_is_no_number_on_one_side_alone_is_beyond_every_tolerance(actual, expected):
+    found = _difference("y", floats([actual, 2]), floats([expected, 2]), CLOSE)
+    assert (found.absolute, found.relative, found.error) == (np.inf, np.inf, np.inf)
 
 
 def test_the_sample_that_differs_most_counts(tmp_path):

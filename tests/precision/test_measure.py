@@ -119,3 +119,14 @@ def test_what_is_tried_at_a_layer_depends_on_the_precision(precision, wanted):
     layer = next(layer for layer in made.layers if layer.name == "z")
     table = {"same": {"y": 0.5}, "other": {"y": 0.25}}
     assert [each.name for each in interventions(held, layer, made.layers, made.model, table)] == wanted
+
+
+def test_a_layer_alone_is_built_once_for_each_form_that_it_gets(subtracting):
+    measurer = Measurer(subtracting, [{"data": ODD}], HALVES, 1 << 20)
+    first, built, build = measurer.layers(precisions(subtracting)), [], subtracting.build
+    subtracting.build = lambda precision, model: built.append(precision) or build(precision, model)
+    assert measurer.layers(precisions(subtracting)) == first
+    assert built == ["fp32", "fp16"]  # the whole network in both precisions
+    changed = precisions(subtracting, layers={"y": LayerPrecision("fp32")})
+    assert [row.own for row in measurer.layers(changed)] == [0, 0]
+    assert built == ["fp32", "fp16"] * 2 + ["fp16"]

@@ -35,6 +35,7 @@ def test_a_histogram_ends_behind_the_last_value(counts, shown):
     values, edges, _ = axes.patches[0].get_data()
     assert (list(values), list(edges)) == (shown, [2.0 * edge for edge in range(len(shown) + 1)])
     assert axes.get_title() == "conv\nown error 0.5, clipped 25.00%"
+    assert axes.patches[0].get_fill()
     assert [axes.get_visible() for axes in figure.axes] == [True, *[False] * 5]
 
 

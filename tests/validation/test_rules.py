@@ -21,7 +21,7 @@ from pytrtplugins.validation.operand_types import check_operand_types
 from pytrtplugins.validation.operators import check_node, node_text, standard_opset
 from pytrtplugins.validation.sizes import check_sizes
 from pytrtplugins.validation.tensors import check_dims, check_sparse_tensor, check_tensor, dims_text
-from pytrtplugins.validation.untyped import input_of_same_type
+from pytrtplugins.validation.untyped import add_types, input_of_same_type, missing_types
 from tests.onnx_parts import RELU, add, body, branches, call, function, info, node, parsed
 from tests.onnx_parts import model as model_of
 
@@ -401,3 +401,21 @@ def test_of_several_imports_of_a_domain_the_last_counts():
 )  # fmt: skip
 def test_an_output_has_the_type_of_the_first_input_of_its_variable(operator, place, known, source):
     assert input_of_same_type(onnx.defs.get_schema(operator, 18, ""), place, known) == source
+
+
+def test_types_are_added_to_outputs_of_known_operators_alone():
+    made = model_of(
+        node("GroupNormalization", "x s s", "t", num_groups=1),
+        node("Nobody", "x", "u"),
+        node("Relu", "x", "v", domain="acme"),
+        node("Relu", "u", "y"),
+        opset=21,
+    )
+    made.graph.input.append(info("s", [3]))
+    missing = missing_types(made)
+    assert missing == {"t": TensorProto.FLOAT}
+    add_types(made, {**missing, "y": TensorProto.FLOAT16})
+    assert [(item.name, item.type.tensor_type.elem_type) for item in made.graph.value_info] == [
+        ("t", TensorProto.FLOAT)
+    ]
+    assert made.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT16
