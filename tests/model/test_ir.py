@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -17,10 +18,12 @@ from pytrtplugins.model.ir import (
     names_in,
     remove_unused,
     rewrite,
+    set_attributes,
     to_ir,
     to_proto,
     unused_name,
 )
+from pytrtplugins.model.proto import with_data, without_data
 from pytrtplugins.plugin.onnx_node import from_node, is_plugin_node, node_attributes
 from pytrtplugins.plugin.policy import plugin_classes
 from tests.onnx_parts import parsed
@@ -183,3 +186,56 @@ def test_what_onnx_ir_does_not_read_is_named(field, place):
         made.graph.output[0].type.tensor_type.elem_type = 77
     with pytest.raises(ModelError, match=rf"{place}: 77 is not a valid DataType\.\nDo: "):
         to_ir(made, checked=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (1, "INT"),
+        (0.5, "FLOAT"),
+        ("a", "STRING"),
+        ([1, 2], "INTS"),
+        ((0.5, 1.5), "FLOATS"),
+        (["a", "b"], "STRINGS"),
+    ],
+)
+def test_attributes_have_the_type_of_their_values(value, kind):
+    made = to_ir(model("y = Relu (x)"))
+    (node,) = made.graph
+    set_attributes(node, {"a": value})
+    assert node.attributes["a"].type.name == kind
+    assert list(np.ravel(node.attributes["a"].value)) == list(np.ravel(np.array(value)))
+
+
+def test_a_model_that_was_not_checked_is_checked():
+    broken = model("y = Relu (x)")
+    broken.graph.node[0].input[0] = "nowhere"
+    with pytest.raises(ModelError, match="which no node writes"):
+        to_ir(broken)
+    to_ir(broken, checked=True)
+
+
+def test_the_part_that_cannot_be_read_is_named():
+    wrong = model("[act] y = Relu (x)")
+    wrong.graph.node[0].attribute.add(name="a", type=onnx.AttributeProto.GRAPH).g.initializer.add(
+        name="w", data_type=99, dims=[1]
+    )
+    with pytest.raises(ModelError, match=r"model: not a model that passes can work on: node 'act' \(Relu\): .*\nDo: "):
+        to_ir(wrong, checked=True)
+    wrong = model("[act] y = Relu (x)")
+    wrong.graph.initializer.add(name="w", data_type=99, dims=[1], raw_data=b"0")
+    with pytest.raises(ModelError, match=r"tensor 'w': "):
+        to_ir(wrong, checked=True)
+
+
+@pytest.mark.parametrize("size", [64, 65])
+def test_large_weights_are_inputs_of_the_copy_without_data_and_come_back(size):
+    made = parsed(
+        "(float[N] x) => (float[] y) { y = Add (x, w) }", w=np.ones(size, np.float32), other=np.ones(size, np.float32)
+    )
+    light = without_data(made)
+    assert [info.name for info in light.graph.input] == ["x", *(["w", "other"] if size > 64 else [])]
+    assert len(light.graph.initializer) == (2 if size <= 64 else 0)
+    back = with_data(light, made)
+    assert sorted(tensor.name for tensor in back.graph.initializer) == ["other", "w"]
+    assert [info.name for info in back.graph.input] == ["x"]

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
+_GENERIC = {"tuple", "dict", "list", "set", "frozenset", "ndarray", "NDArray", "Callable", "Mapping", "Sequence"}
+
 
 class Source:
     """A file's text and tree, with the parent of each node."""
@@ -71,6 +73,8 @@ class Source:
                     parts.append(node)
                 case ast.Assign(targets=[ast.Name(id="__all__" | "__slots__")]):
                     parts.append(node)
+                case ast.Assign(value=ast.Subscript(value=names)) if name_of(names) in _GENERIC:
+                    parts.append(node)  # another name of a type
                 case ast.Assert():
                     parts.append(node)
                 case ast.FunctionDef(name="__repr__") | ast.Call(func=ast.Attribute(attr="kill" | "killpg" | "rmtree")):

@@ -168,6 +168,8 @@ def test_what_changes_nothing_has_no_errors():
         f(a, b)
     __all__ = ["a", "b", "c"]
     a: b[0] = 1
+    Dims = tuple["a", "b"]
+    Numbers = np.ndarray[Any, np.dtype[float]]
     @wrap(slots=False, other=True)
     def f(a: g(x=True)) -> b[1]:
         """Text."""

@@ -1,5 +1,7 @@
 """Operators written with those by which ONNX defines them: onnxruntime computes the same, and every name is there once."""
 
+import itertools
+
 import numpy as np
 import onnx
 import onnx_ir
@@ -8,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 from pytrtplugins.model.ir import to_ir, to_proto
 from pytrtplugins.passes import prepare
-from pytrtplugins.passes.functions import definition, splice
+from pytrtplugins.passes.functions import _MOVED, definition, splice
 from tests.engines.operators import literal
 
 X = np.random.default_rng(0).standard_normal((2, 8, 6, 4)).astype(np.float32)
@@ -114,3 +116,19 @@ def test_a_graph_that_hands_an_input_on_is_put_in_as_well():
     splice(found.graph, found.graph[1], inner, found.graph[1].inputs)
     assert [node.op_type for node in found.graph] == ["Neg", "Relu"]
     np.testing.assert_array_equal(run(to_proto(found)), np.maximum(-X, 0))
+
+
+def test_operators_whose_attributes_became_inputs_are_those_of_onnxs_schemas():
+    """Without those of which ONNX has a body for each opset (reductions), or which no body has so old (Reshape) or at all (DFT)."""
+    histories, moved = {}, set()
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if not schema.domain:
+            histories.setdefault(schema.name, []).append(schema)
+    renamed = {"paddings": "pads", "value": "constant_value"}
+    for name, schemas in histories.items():
+        for old, new in itertools.permutations(schemas, 2):
+            lost = {renamed.get(key, key).lower() for key in {*old.attributes} - {*new.attributes}}
+            added = {item.name.lower() for item in new.inputs} - {item.name.lower() for item in old.inputs}
+            moved |= {name} if old.since_version < new.since_version and lost & added else set()
+    reductions = {name for name in moved if name.startswith("Reduce")} - {"ReduceSum"}
+    assert moved - reductions - {"DFT", "Reshape"} == {*_MOVED}

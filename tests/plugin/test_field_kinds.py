@@ -4,6 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
+from pytrtplugins.plugin.field_kind import UnfitValueError
 from pytrtplugins.plugin.field_kinds import KINDS, kind_like, kind_of
 from pytrtplugins.plugin.packing import Reader
 
@@ -99,3 +100,61 @@ def test_an_arrays_kind_has_its_type_of_elements():
     kind = kind_of(np.ndarray, dtype="int8")
     assert (kind.type_name, kind.cpp_empty) == ("numpy.ndarray of int8", '{"int8", {0}, {}}')
     assert kind.convert([1, 2]).dtype == np.int8
+
+
+FORMS = {  # in fields.h: type, value of a member that is not given, function; in PyTorch: type, letter; in caffe's schema
+    "bool": ("bool", " = {}", "b", "bool", "b", "bool"),
+    "int": ("int64_t", " = {}", "i", "int", "i", "int64"),
+    "float": ("float", " = {}", "f", "float", "f", "float"),
+    "str": ("std::string", "", "s", "str", "s", "string"),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_scalars_have_the_types_of_other_languages(name):
+    (kind,) = (kind for kind in KINDS if kind.type_name == name)
+    found = (kind.cpp, kind.cpp_empty, kind.expression, kind.torch, kind.torch_letter, kind.caffe)
+    assert found == FORMS[name]
+    assert kind.is_torch_list == (name in ("int", "float"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (kind_of(int), (-(2**63), 2**63 - 1), (-(2**63) - 1, 2**63)),
+        (kind_of(float), (3.4028234663852886e38, -3.4028234663852886e38, float("inf")), (3.5e38, -3.5e38)),
+    ],
+)
+def test_numbers_reach_the_limits_of_their_types(kind, good, bad):
+    for value in good:
+        assert kind.convert(value) == value
+    for value in bad:
+        with pytest.raises(UnfitValueError, match="does not fit into"):
+            kind.convert(value)
+
+
+def test_whole_numbers_of_32_bits_are_fields_of_plugins():
+    kind = kind_of(int)
+    for value, fits in ((2**31 - 1, True), (2**31, False), (-(2**31), True), (-(2**31) - 1, False)):
+        assert (kind.to_plugin_field(value) is not None) == fits
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1e-4, "0.0001"), (9.9e-5, "9.9e-05"), (0.1, "0.1"), (1e15, "1000000000000000.0"), (1e16, "1e+16")],
+)
+def test_a_float_is_shown_with_the_fewest_digits(value, text):
+    assert kind_of(float).shown(value) == text
+
+
+@pytest.mark.parametrize(
+    ("annotation", "options", "found"),
+    [
+        (int, {}, "int"),
+        (int, {"is_tuple": True}, "tuple[int, ...]"),
+        (np.ndarray, {}, "numpy.ndarray"),
+        (str, {"is_tuple": False}, "str"),
+    ],
+)
+def test_a_kind_is_found_by_its_type(annotation, options, found):
+    assert kind_of(annotation, **options).type_name == found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import pytrtplugins as ptp
 from pytrtplugins.errors import DimsError, FieldError, PluginError, RegistryError, SerializationError
+from pytrtplugins.plugin.notebook import plugin_view
 from pytrtplugins.plugin.outputs import checked_dims
 from pytrtplugins.plugin.runner import PluginRunner
 from pytrtplugins.tensor import DType, SymbolicDim, TensorDesc
@@ -226,3 +228,34 @@ def test_more_elements_than_a_plugin_takes_are_refused_at_build_and_in_a_run():
     descs = [[TensorDesc("x", (2, 5))], [TensorDesc("y", (2, 10))]]
     with pytest.raises(DimsError, match="20 elements"):
         runner.prepare(*descs)
+
+
+def test_a_notebook_shows_fields_of_a_class_and_values_of_an_instance():
+    @ptp.plugin(namespace="tests.notebook")
+    class Shown(ptp.Plugin):
+        """What it does.
+
+        More.
+        """
+
+        size: int
+        slope: float = 0.5
+
+        def output_dims(self, x):
+            return x
+
+        def compute(self, x):
+            return x
+
+    def cells(page):
+        return re.findall(r"<t[hd] [^>]*>(.*?)</t[hd]>", page)
+
+    page = plugin_view(Shown)
+    assert cells(page) == ["field", "type", "default", "size", "int", "must be given", "slope", "float", "0.5"]
+    assert "plugin tests.notebook::Shown" in page
+    assert ", an instance" not in page
+    assert page.endswith("<p>What it does.</p></div>")
+    page = plugin_view(Shown(3))
+    assert cells(page) == ["field", "type", "value", "size", "int", "3", "slope", "float", "0.5"]
+    assert ", an instance" in page
+    assert "a class without @plugin" in plugin_view(ptp.Plugin)
