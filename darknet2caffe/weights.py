@@ -144,7 +144,7 @@ def stored_parameters(layer: Layer, header: Header) -> list[tuple[str, tuple[int
 
 def from_stored(layer: Layer, header: Header, arrays: Parameters) -> Parameters:
     """Convert a layer's arrays from the file's shapes to those of ``layer.parameters``."""
-    if "weights" not in arrays or not layer.is_stored_transposed(header.transposed):
+    if not layer.is_stored_transposed(header.transposed):
         return arrays
     shape = dict(layer.parameters)["weights"]
     return {**arrays, "weights": arrays["weights"].T.reshape(shape)}
@@ -152,7 +152,7 @@ def from_stored(layer: Layer, header: Header, arrays: Parameters) -> Parameters:
 
 def to_stored(layer: Layer, header: Header, arrays: Parameters) -> Parameters:
     """Convert a layer's arrays from the shapes of ``layer.parameters`` to the file's."""
-    if "weights" not in arrays or not layer.is_stored_transposed(header.transposed):
+    if not layer.is_stored_transposed(header.transposed):
         return arrays
     weights = arrays["weights"]
     return {**arrays, "weights": np.ascontiguousarray(weights.reshape(len(weights), -1).T)}

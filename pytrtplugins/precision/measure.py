@@ -101,7 +101,7 @@ class Measurer:
         inputs = {info.name for info in self.network.model.graph.input}
         taps = list(dict.fromkeys(name for layer in group for name in layer.outputs))
         alone: dict[str, Any] = {layer.name: self.network.alone(precisions, layer) for layer in group}
-        parts = {name: part.SerializeToString(deterministic=True) for name, part in alone.items() if part is not None}
+        parts = {name: part.SerializeToString() for name, part in alone.items() if part is not None}
         keys = {name: sha256_hex(part) for name, part in parts.items()}
         new = [layer for layer in group if layer.name in keys and keys[layer.name] not in self._own]
         reads = {layer.name: [info.name for info in alone[layer.name].graph.input] for layer in new}

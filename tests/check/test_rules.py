@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.check import enqueue, rules, sharing
+from pytrtplugins.check import enqueue, in_formats, rules, sharing
 from pytrtplugins.check.cases import Case, float_outputs
 from pytrtplugins.check.compare import difference, differences
-from pytrtplugins.errors import DimsError, SerializationError
+from pytrtplugins.errors import DimsError, PluginError, SerializationError
 from pytrtplugins.tensor import DType
 
 DIMS = (3, 2, 2)
@@ -440,3 +440,39 @@ def test_damage_that_ends_in_another_error_or_goes_by_is_told_with_its_form():
 
         plugin = broken(deserialize=deserialize, serialize=lambda self: right)
         assert rules.damage(case(plugin)) == f"data {name} ends in ValueError: odd; expected SerializationError"
+
+
+def kept_state(self, inputs, outputs, workspace, stream):
+    """Wrong from the third run on."""
+    Right.enqueue(self, inputs, outputs, workspace, stream)
+    self.runs = getattr(self, "runs", 0) + 1
+    outputs[1].flat[5] += self.runs > 2
+
+
+def kept_dims(self, inputs, outputs, workspace, stream):
+    """Only as many images as the first run had."""
+    self.count = getattr(self, "count", len(inputs[0]))
+    for output, result in zip(outputs, Both.compute(self, *inputs), strict=True):
+        output[...] = 0
+        output[: self.count] = result[: self.count]
+
+
+def outside(self, inputs, outputs, workspace, stream):
+    Right.enqueue(self, inputs, outputs, workspace, stream)
+    if not len(inputs[0]):
+        raise PluginError("out-of-bounds write", defect="out-of-bounds write")
+
+
+@pytest.mark.parametrize(
+    ("rule", "run", "text"),
+    [
+        (sharing.repeated_runs, kept_state, "state kept between runs: run 3 of a context"),
+        (sharing.changing_dims, kept_dims, "state kept from other dims: a context that also ran float32[3, 2, 2]"),
+        (sharing.empty_batch, outside, "out-of-bounds write"),
+    ],
+)
+def test_rules_about_state_are_kept_in_every_format(rule, run, text):
+    plugin = broken(enqueue=run)
+    found = in_formats.in_formats(case(plugin))
+    assert found == rule(case(plugin))
+    assert found.startswith(text)

@@ -8,7 +8,7 @@ import pytest
 
 import pytrtplugins as ptp
 from pytrtplugins.check import large, search
-from pytrtplugins.check.cases import Case, float_outputs, input_scales, random_array, shrink
+from pytrtplugins.check.cases import Case, input_scales, random_array, shrink
 from pytrtplugins.check.compare import difference, differences
 from pytrtplugins.check.formats import MOST, accepted_cases, cases_in_other_types, other_formats
 from pytrtplugins.check.samples import Samples, input_names, own_inputs
@@ -233,7 +233,8 @@ def test_codes_have_scales_where_the_plugin_is_told_them(kind, scales):
     assert ([desc.name for desc in inputs], [desc.name for desc in outputs]) == (["x0", "x1"], ["y0"])
     assert [desc.scale for desc in inputs] == scales
     if kind == "requantize":
-        largest = np.abs(float_outputs(case)[0]).max()
+        numbers = [array.astype(np.float32) * scale for array, scale in zip(case.inputs(), scales, strict=True)]
+        largest = np.abs(numbers[0] + numbers[1]).max()
         assert outputs[0].scale == pytest.approx(largest / 160)
         assert case.in_float().dtypes == (F, F)
     else:
@@ -315,6 +316,22 @@ def test_all_combinations_of_types_and_layouts_are_found_plain_ones_first():
     assert all(not each.layouts and each.dtypes != case.dtypes for each in cases_in_other_types(case))
 
 
+def test_inputs_that_are_not_described_yet_have_the_type_of_the_first():
+    seen = []
+
+    @ptp.plugin(namespace="tests.search")
+    class Asked(Sum):
+        def supports_format(self, position, descs):
+            seen.append((position, [desc.dtype for desc in descs[:4]]))
+            return descs[position].dtype in (F, DType.INT8)
+
+    found = accepted_cases(Case(Asked(), ((2,),) * 4, (F,) * 4))
+    assert len(found) == 2**4
+    for position, kinds in seen[: len(PLUGIN_DTYPES) + 1]:
+        assert len(kinds) == 4
+        assert set(kinds[position + 1 :]) <= {kinds[0]}
+
+
 def test_inputs_share_an_axis_if_they_can_get_another_size_together_only():
     for count in (1, 2, 6, 7, 8):
         case = Case(Sum(), ((2, 3),) * count, (F,) * count)
@@ -328,6 +345,20 @@ def test_large_cases_grow_along_each_axis(most):
     factor = 2**31 // 6 + 2 if most is None else 100 // 6
     assert found == [(2 * factor, 3), (2, 3 * factor)]
     assert all((math.prod(dims) - 6 > 2**31) if most is None else math.prod(dims) <= 100 for dims in found)
+
+
+def test_the_largest_tensor_grows_beyond_what_32_bits_count():
+    class Wide(Sum):
+        def output_dims(self, x, y):
+            return *x, 10
+
+        def compute(self, x, y):
+            return np.repeat(x[..., None], 10, -1)
+
+    case = Case(ptp.plugin(namespace="tests.search", name="Wide")(Wide)(), ((4,), (2,)), (F, F))
+    assert large._largest_count(case) == 40
+    assert next(large._large_cases(case)).dims[0] == (4 * (2**31 // 40 + 2),)
+    assert large._GUARD_BYTES >= 8 << 32, "an index of 32 bits that overflows, of elements of 8 bytes, stays within"
 
 
 def test_candidates_are_small_and_alike_first():

@@ -274,3 +274,34 @@ def test_flags_are_words_or_digits(text, value):
                 message.flag("a", default)
         else:
             assert message.flag("a", default) is value
+
+
+@pytest.mark.parametrize(
+    ("inputs", "text"),
+    [
+        ('input: "data"', "1 input of 0 input_shape and 0 input_dim"),
+        ('input: "data" input: "more" input_shape { dim: 1 }', "2 input of 1 input_shape and 0 input_dim"),
+        ('input: "data" input_shape { dim: 1 } input_dim: 1', "1 input of 1 input_shape and 1 input_dim"),
+        ('input: "data" input: "data" input_shape { dim: 1 } input_shape { dim: 1 }', "each of another name"),
+        ('input: "data" input_shape { dim: 0 }', "from 1 to 2,147,483,647"),
+        ('input: "data" input_shape { }', "an input of 0 axes"),
+        ('input: "data" input_shape { dim: [' + "1, " * 32 + "1] }", "an input of 33 axes"),
+    ],
+)
+def test_each_input_has_a_shape_of_1_to_32_axes(tmp_path, inputs, text):
+    with pytest.raises(ModelError) as caught:
+        from_caffe(*write_caffe(tmp_path, inputs + "\n" + layer("ReLU")))
+    assert text in str(caught.value)
+
+
+def test_the_old_form_has_four_dims_for_each_input(tmp_path):
+    text = (
+        'input: "data" input: "more" input_dim: [1, 2, 3, 4, 5, 6, 7, 8]\n'
+        + layer("ReLU")
+        + layer("TanH", bottoms="more", tops="b")
+    )
+    model = from_caffe(*write_caffe(tmp_path, text))
+    dims = [[dim.dim_value for dim in info.type.tensor_type.shape.dim] for info in model.graph.input]
+    assert dims == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    axes = from_caffe(*write_caffe(tmp_path, f'input: "data" input_shape {{ dim: [{"1, " * 31}1] }}' + layer("ReLU")))
+    assert len(axes.graph.input[0].type.tensor_type.shape.dim) == 32

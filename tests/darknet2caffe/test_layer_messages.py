@@ -196,3 +196,30 @@ def test_each_activation_is_taken_where_darknet_computes_it(layer, dialect):
                 assert expected in str(caught.value)
             else:
                 assert f"activation={activation}: the fork gives 0 for it in" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("layers", "dialect"),
+    [
+        ("[conv]\nflipped=1\n", "pjreddie"),
+        ("[conv]\nfilters=3\ngroups=3\n", "pjreddie"),
+        ("[conv]\nsize=8\n", "pjreddie"),
+        ("[crop]\ncrop_width=16\ncrop_height=8\n", "pjreddie"),
+        ("[lrn]\nsize=7\n", "pjreddie"),
+        ("[upsample]\nstride=-8\n", "pjreddie"),
+        ("[maxpool]\nsize=8\npadding=0\n", "pjreddie"),
+        ("[conv]\nfilters=8\n[route]\nlayers=-1\ngroups=2\ngroup_id=1\n", "alexeyab"),
+        ("[conv]\nfilters=8\n[region]\nclasses=3\nanchors=1,2\n", "pjreddie"),
+        ("[conv]\nfilters=8\n[yolo]\nclasses=3\nmask=0\n", "pjreddie"),
+        ("[conv]\n[shortcut]\nfrom=0\nactivation=swish\n", "alexeyab"),
+    ],
+)
+def test_numbers_at_their_limits_are_taken(layers, dialect):
+    assert read_network(parse_cfg(NET + layers), dialect=dialect).layers
+
+
+@pytest.mark.parametrize(("side", "num", "classes", "coords"), [(8, 1, 4, 1), (4, 2, 20, 1), (8, 2, 0, 2)])
+def test_a_detection_has_as_many_values_as_the_layer_before_and_is_no_map(side, num, classes, coords):
+    layers = f"[detection]\nside={side}\nnum={num}\nclasses={classes}\ncoords={coords}\n"
+    head = read_network(parse_cfg(NET + layers)).layers[0]
+    assert (head.side, head.num, head.classes, head.coords, head.is_map) == (side, num, classes, coords, False)

@@ -292,7 +292,7 @@ def swapped_constants(node: ast.AST, source: Source) -> Iterator[Edit]:
     match source.parent(node):
         case ast.Compare() | ast.Set() | ast.For() | ast.comprehension():
             return
-        case ast.Starred() as starred if isinstance(source.parent(starred), ast.Set):
+        case ast.Starred() as starred if _has_no_order(source.parent(starred), source):
             return
         case ast.Call(func=function) if name_of(function) in _NO_ORDER | _OF_TYPES:
             return
@@ -303,6 +303,12 @@ def swapped_constants(node: ast.AST, source: Source) -> Iterator[Edit]:
         if constants and type(first.value) is type(second.value) and first.value != second.value:
             between = source.data[source.span(first)[1] : source.span(second)[0]].decode()
             yield source.span(first)[0], source.span(second)[1], source.text(second) + between + source.text(first)
+
+
+def _has_no_order(node: ast.AST, source: Source) -> bool:
+    """Whether a display is a set, or becomes one."""
+    around = source.parent(node)
+    return isinstance(node, ast.Set) or (isinstance(around, ast.Call) and name_of(around.func) in _NO_ORDER)
 
 
 OPERATORS: dict[str, Callable[[ast.AST, Source], Iterator[Edit]]] = {

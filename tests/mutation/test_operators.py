@@ -145,6 +145,7 @@ EXAMPLES = {
         if x in KINDS or x in ("e", "f") or x.endswith(KINDS): pass
         TABLE = dict.fromkeys(("g", "h"), 1)
         SET = {*("i", "j"), "k"}
+        OTHER = frozenset([*("i", "j"), "k"])
         """,
         ["LUMA = np.array([0.587, 0.299])", 'NAMES = "b", "a"'],
     ),

@@ -8,6 +8,8 @@ import torch
 
 from pytrtplugins.errors import ModelError, UsageError
 from pytrtplugins.mxnet import from_mxnet
+from tests.engines.operators import literal
+from tests.mxnet import loops
 from tests.mxnet.files import Symbol
 from tests.mxnet.test_convert import X, computed, one
 
@@ -154,6 +156,7 @@ def test_convolutions_of_1_to_3_axes_are_pytorchs_and_name_their_axes(tmp_path, 
         "y", net.variable("data"), 4, 6, kernel, group=2, bias=True, stride=(2,) * len(kernel), pad=(1,) * len(kernel)
     )
     model = from_mxnet(*net.write(tmp_path))
+    assert [tensor.name for tensor in model.graph.initializer] == ["y_weight", "y_bias"]
     dims = model.graph.input[0].type.tensor_type.shape.dim
     assert [dim.dim_param or dim.dim_value for dim in dims] == ["N", 4, *("depth", "height", "width")[-len(kernel) :]]
     x = np.random.default_rng(0).normal(size=(2, 4, *(7, 6, 5)[: len(kernel)])).astype(np.float32)
@@ -305,3 +308,43 @@ def test_the_labels_of_every_loss_are_left_out(tmp_path):
         model = from_mxnet(*net.write(tmp_path))
         assert [info.name for info in model.graph.input] == ["data"]
         assert model.graph.node[-1].op_type == {"Lin": "Identity", "Log": "Sigmoid"}.get(op[:3], "Softmax")
+
+
+CONSTANTS = {  # what an operator writes beside its parameters, by the names that it gets, with their dims
+    "_plus_scalar": ({"scalar": 3}, {"y/scalar": ()}),
+    "clip": ({"a_min": -0.5, "a_max": 0.5}, {"y/a_min": (), "y/a_max": ()}),
+    "Reshape": ({"shape": (0, 0, 42)}, {"y/shape": (3,)}),
+    "L2Normalization": ({"eps": 0.5}, {"y/axes": (3,), "y/eps": ()}),
+    "Pooling": (
+        {"kernel": (3, 3), "pad": (1, 1), "pool_type": "avg", "stride": (2, 2), "pooling_convention": "full"},
+        {"y/pads": (8,)},
+    ),
+    "LeakyReLU": ({"act_type": "gelu"}, {"gelu/half": (), "gelu/root": (), "gelu/one": ()}),
+}
+
+
+@pytest.mark.parametrize("op", CONSTANTS)
+def test_a_parameter_of_the_name_of_a_constant_is_another(tmp_path, op):
+    """It is written first, since a sum reads it."""
+    attributes, names = CONSTANTS[op]
+    (name, dims), *_ = names.items()
+    net = Symbol()
+    x, parameter = net.variable("data"), net.param(name, np.full(dims, 7, np.float32))
+    wide = net.node("broadcast_add", "sum", net.variable("more"), parameter)
+    files = net.write(tmp_path, net.node(op, "y", x, **attributes), wide, version=3)
+    model = from_mxnet(*files, shapes={"data": SHAPE, "more": dims[1:]})
+    feeds = {"data": X, "more": np.zeros((dims or (2,)), np.float32)}
+    found = dict(zip([info.name for info in model.graph.output], literal(model, feeds), strict=True))
+    np.testing.assert_array_equal(found["y"], computed(converted(tmp_path, one(op, **attributes)), X))
+    assert (found["sum"] == 7).all()
+
+
+def test_a_scale_that_is_fixed_in_one_place_is_not_in_another(tmp_path):
+    net = Symbol()
+    x = net.variable("data")
+    net.norm("a", x, 4, fix_gamma=True)
+    inputs = [net.nodes[-1]["inputs"][place][0] for place in range(1, 5)]
+    net.node("BatchNorm", "b", len(net.nodes) - 1, *inputs, fix_gamma=False)
+    arrays = [net.arrays[name] for name in ("arg:a_gamma", "arg:a_beta", "aux:a_moving_mean", "aux:a_moving_var")]
+    expected = loops.batch_norm(loops.batch_norm(X, *arrays), *arrays, fix_gamma=False)
+    np.testing.assert_allclose(computed(converted(tmp_path, net), X), expected, rtol=1e-4, atol=1e-5)

@@ -130,3 +130,10 @@ def test_a_layer_alone_is_built_once_for_each_form_that_it_gets(subtracting):
     changed = precisions(subtracting, layers={"y": LayerPrecision("fp32")})
     assert [row.own for row in measurer.layers(changed)] == [0, 0]
     assert built == ["fp32", "fp16"] * 2 + ["fp16"]
+
+
+def test_a_layer_that_is_not_in_the_written_model_has_no_error_of_its_own(subtracting):
+    alone = subtracting.alone
+    subtracting.alone = lambda held, layer: None if layer.name == "y" else alone(held, layer)
+    found = measured(subtracting, [ODD])
+    assert (found["y"].own, found["y"].total, found["z"].total) == (0, 2, 2)

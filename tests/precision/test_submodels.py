@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import onnx
 import pytest
 
-from pytrtplugins.precision import search
+from pytrtplugins.precision import compare, search
 from pytrtplugins.precision.submodels import Layer, find_layers, in_groups, layer_alone, sources
 
 
@@ -24,8 +24,9 @@ def test_groups_are_as_large_as_the_limit_lets_them(sizes, limit, groups):
     assert [[layer.bytes for layer in group] for group in in_groups(layers, limit)] == groups
 
 
-def test_a_group_has_256_mib_by_default():
-    assert inspect.signature(search).parameters["limit_bytes"].default == 268_435_456
+@pytest.mark.parametrize("function", [search, compare])
+def test_a_group_has_256_mib_by_default(function):
+    assert inspect.signature(function).parameters["limit_bytes"].default == 268_435_456
 
 
 @pytest.mark.parametrize(("names", "alone"), [("y z", True), ("y w", False), ("w z", False), ("w v", False)])

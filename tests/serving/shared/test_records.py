@@ -26,3 +26,26 @@ def test_records_survive_however_the_stream_is_cut(size):
 def test_what_is_no_record_is_refused(damaged):
     with pytest.raises(FormatError):
         list(Reader().feed(damaged))
+
+
+@pytest.mark.parametrize("length", [16 << 20, (16 << 20) + 1])
+def test_the_json_of_a_record_has_at_most_16_mib(length):
+    reader, head = Reader(), write_record(Record(Kind.STATE, 0, length=length))
+    if length > 16 << 20:
+        with pytest.raises(FormatError, match="JSON of 16,777,217 bytes"):
+            list(reader.feed(head))
+    else:
+        assert list(reader.feed(head)) == []
+        ((record, data),) = reader.feed(b"1" + b" " * (length - 1))
+        assert (record.length, data) == (length, 1)
+
+
+@pytest.mark.parametrize("kind", range(8))
+def test_records_are_of_five_kinds(kind):
+    data = write_record(Record(kind, 1), [1] if kind == Kind.STATE else None)
+    if 1 <= kind <= 5:
+        ((record, found),) = Reader().feed(data)
+        assert (record.kind, record.model, found) == (kind, 1, [1] if kind == Kind.STATE else None)
+    else:
+        with pytest.raises(FormatError, match=f"kind {kind} is unknown"):
+            list(Reader().feed(data))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytrtplugins.serving.shared.statistics import Counts
+from pytrtplugins.serving.shared.statistics import BATCHES, BUCKETS_S, Counts, Statistics
 
 
 @pytest.fixture
@@ -29,6 +29,43 @@ def test_each_process_reads_what_all_of_them_counted(attach):
         assert each.statistics[1].durations()[3] == 2  # at most 5 ms
         assert each.statistics[1].batches()[2] == 1  # at most 4 rows
         assert not any(each.statistics[0].total().values())
+
+
+@pytest.mark.parametrize(
+    ("status", "name"),
+    [(504, "late"), (429, "refused"), (503, "refused"), (400, "failed"), (500, "failed"), (413, "failed")],
+)
+def test_failures_are_told_apart_by_their_status(status, name):
+    statistics = Statistics()
+    statistics.failed(status)
+    assert {key: count for key, count in statistics.total().items() if count} == {name: 1}
+
+
+def test_times_are_counted_in_nanoseconds_each_by_its_name():
+    statistics = Statistics()
+    statistics.succeeded(2, 3, 0.5, 0.25, 0.125)
+    statistics.answered(0.0625, 0.03125, on_device=True)
+    statistics.answered(1, 2)
+    assert {key: count for key, count in statistics.total().items() if count} == {
+        **{"succeeded": 1, "rows": 2, "batches": 1, "plain": 2, "on_device": 1},
+        **{"total_ns": 500_000_000, "queue_ns": 250_000_000, "compute_ns": 125_000_000},
+        **{"preprocess_ns": 1_062_500_000, "postprocess_ns": 2_031_250_000},
+    }
+
+
+def test_a_bucket_holds_what_is_at_most_its_bound():
+    for number, bound in enumerate(BUCKETS_S):
+        statistics = Statistics()
+        statistics.succeeded(1, 0, bound, 0, 0)
+        statistics.succeeded(1, 0, 1.0001 * bound, 0, 0)
+        assert [place for place, count in enumerate(statistics.durations()) if count] == [number, number + 1]
+    for number, bound in enumerate(BATCHES):
+        statistics = Statistics()
+        statistics.succeeded(1, bound, 1, 0, 0)
+        statistics.succeeded(1, bound + 1, 1, 0, 0)
+        assert [place for place, count in enumerate(statistics.batches()) if count] == [number, number + 1]
+    assert list(BUCKETS_S) == sorted(BUCKETS_S)
+    assert (BUCKETS_S[0], BUCKETS_S[-1], BATCHES[-1]) == (0.0005, 5, 128)
 
 
 def test_a_process_that_is_started_again_keeps_counts_but_has_nothing_in_flight(attach):
