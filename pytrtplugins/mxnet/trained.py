@@ -122,8 +122,10 @@ def leaky_relu(layer: Layer) -> Tensor:
         shaped = slopes.reshape(-1, *(1,) * (len(x.dims) - 2))
         return layer.result("PRelu", [x.name, layer.constant(layer.parameter(1), shaped)], x.dims)
     if kind == "gelu":
-        half, root = (layer.constant("gelu/" + name, np.float32(v)) for name, v in (("half", 0.5), ("root", 0.5**0.5)))
-        one = layer.constant("gelu/one", np.float32(1))
+        half, root, one = (
+            layer.constant(f"gelu/{name}", np.float32(value), changed=True)
+            for name, value in (("half", 0.5), ("root", 0.5**0.5), ("one", 1))
+        )
         bell = layer.step("Add", [layer.step("Erf", [layer.step("Mul", [x.name, root])]), one])
         return layer.result("Mul", [layer.step("Mul", [x.name, half]), bell], x.dims)
     if kind == "selu":
