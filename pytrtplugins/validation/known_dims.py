@@ -197,7 +197,7 @@ def _stft(node: onnx.NodeProto, dims: Mapping[str, _Dims], constants: _Constants
     """STFT: ONNX counts one frame too many."""
     x, step, length = dims[node.input[0]], _int_constant(node, 1, constants), _int_constant(node, 3, constants)
     if length is None and _has(node, 2) and not _has(node, 3):
-        length = (dims.get(node.input[2]) or [None])[0]
+        length = dims[node.input[2]][0]
     if len(x) not in (2, 3):
         return None
     is_known = isinstance(x[1], int) and step and isinstance(length, int)

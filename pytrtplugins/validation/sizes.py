@@ -65,7 +65,7 @@ class _Sizes:
     def _check(self, node: onnx.NodeProto, name: str, info: onnx.ValueInfoProto, constant: bool, where: str) -> None:
         kind = info.type.tensor_type
         dims = tuple(dim.dim_value if dim.HasField("dim_value") else 1 for dim in kind.shape.dim)
-        if not bits(kind.elem_type) or min(dims, default=1) <= 0:
+        if not bits(kind.elem_type) or min(dims, default=0) < 0:
             return
         size = packed_bytes(math.prod(dims), kind.elem_type)
         self.computed += size if constant and node.op_type != "Constant" else 0

@@ -181,6 +181,10 @@ def test_a_broken_model_is_refused_by_every_engine_with_the_place_and_the_reason
         with pytest.raises(ModelError, match=reason) as caught:
             ptp.build(broken, engine=engine)
         assert "\nDo: " in str(caught.value)
+        for fact in ("node", "tensor", "function", "attribute"):
+            assert str(caught.value.facts.get(fact, "")) in str(caught.value), fact
+    if "function" in caught.value.facts:
+        assert caught.value.facts["function"] in ("F", "G", "")
 
 
 def test_the_error_names_the_file(tmp_path):

@@ -256,6 +256,7 @@ def test_what_costs_too_much_is_not_done():
     assert not result.holds
     assert dict(result.precisions.layers) == {}
     assert "beyond the budget" in result.steps[0].tried[-1][0]
+    assert min(cost for _, _, cost in result.steps[0].tried) > 0
 
 
 def test_where_no_layer_is_off_alone_those_of_the_largest_own_errors_come_first():

@@ -64,3 +64,11 @@ def test_values_that_are_copied_come_from_the_tensors_that_were_computed(nodes, 
         <float[4] w = {{1, 2, 3, 4}}, int64[1] n = {{-1}}> {{ {nodes} }}"""
     )
     assert sorted(sources(model, "y")) == list(found)
+
+
+def test_a_layer_behind_what_copies_an_input_begins_at_the_copy():
+    model = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 18]> net (float[4] x) => (float[4] y) { t = Transpose(x) y = Neg(t) }"""
+    )
+    part = layer_alone(model, Layer(model.graph.node[1], ("t",), ("y",), 0), {"x", "t", "y"})
+    assert [node.op_type for node in part.graph.node] == ["Neg"]

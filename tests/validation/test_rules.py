@@ -298,6 +298,7 @@ RANKS = {  # operator → place → the axes that it takes, by ONNX's documentat
 def test_ranks_are_those_of_each_input(operator):
     domain, _, op = operator.rpartition(".")
     for place in range(3):
+        check_ranks(model_of(helper.make_node(op, ["t0", "t1", "t2"][:place], ["y"], domain=domain)))
         ranks = RANKS[operator].get(place, "0+")
         for rank in range(6):
             names = [f"t{index}" for index in range(3)]
@@ -419,3 +420,38 @@ def test_types_are_added_to_outputs_of_known_operators_alone():
         ("t", TensorProto.FLOAT)
     ]
     assert made.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT16
+
+
+@pytest.mark.parametrize(
+    ("operator", "opset", "count", "reads", "good"),
+    [("Scan", 8, 3, 2, True), ("Scan", 8, 2, 2, False), ("Scan", 8, 4, 2, False), ("Scan", 9, 2, 2, True), ("Scan", 9, 3, 2, False),
+     ("Loop", 18, 2, 2, True), ("Loop", 18, 3, 3, True), ("Loop", 18, 3, 2, False), ("Loop", 18, 2, 3, False)],
+)  # fmt: skip
+def test_bodies_read_what_loops_and_scans_give_them(operator, opset, count, reads, good):
+    """Before opset 9 a Scan's first input is the lengths of the batch; a Loop gives its number and condition."""
+    graph = body(node("Identity", "i0", "b"))
+    graph.input.extend(info(f"i{index}") for index in range(reads))
+    attributes = {"num_scan_inputs": 1} if operator == "Scan" else {}
+    made = helper.make_node(operator, [f"x{index}" for index in range(count)], ["y"], body=graph, **attributes)
+    if good:
+        check_one(made, opset)
+    else:
+        expected = count - (operator == "Scan" and opset < 9)
+        text = f"has {count} inputs, and its body has {reads}; {operator} of opset {opset} gives its body {expected}$"
+        assert refused(check_one, made, opset, match=text).found == reads
+
+
+@pytest.mark.parametrize("field", ["name", "doc_string"])
+@pytest.mark.parametrize("place", ["tensor", "key", "model", "input", "node", "attribute"])
+def test_every_text_is_utf8(field, place):
+    data = add(helper.make_tensor("w", 1, [1], [1.0]))
+    tensor = data.graph.initializer[0]
+    named = {"tensor": tensor, "model": data.graph, "input": data.graph.input[0], "node": data.graph.node[0]}
+    if place == "key":
+        tensor.external_data.add(key="locatiXX", value="x")
+    elif place == "attribute":
+        setattr(data.graph.node[0].attribute.add(type=1), field, "locatiXX")
+    else:
+        setattr(named[place], field, "locatiXX")
+    broken = onnx.ModelProto.FromString(data.SerializeToString().replace(b"locatiXX", b"locati\xff\xff"))
+    refused(well_formed.check_well_formed, broken, match="is not text: .* is not UTF-8")

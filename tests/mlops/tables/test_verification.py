@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytrtplugins.errors import UsageError
-from pytrtplugins.mlops.tables.verification import cosines, normalized, pairs_of, verify
+from pytrtplugins.mlops.tables.verification import cosines, fold_accuracy, normalized, pairs_of, verify
 
 
 def rates(similarity, same, threshold):
@@ -72,6 +72,28 @@ def test_too_many_images_one_kind_of_pairs_and_nan_are_refused():
         verify(np.array([0.5]), np.array([True]))
     with pytest.raises(UsageError, match="infinite or no numbers"):
         verify(np.array([0.5, np.nan]), np.array([True, False]))
+
+
+@pytest.mark.parametrize("most", [4, 3])
+def test_so_many_images_are_taken_and_no_more(monkeypatch, most):
+    monkeypatch.setattr("pytrtplugins.mlops.tables.verification._MOST", most)
+    if most == 4:
+        assert len(pairs_of(np.array([0, 0, 1, 1]))[0]) == 6
+    else:
+        with pytest.raises(UsageError, match="at most 3 images, found 4"):
+            pairs_of(np.array([0, 0, 1, 1]))
+
+
+def test_accuracy_by_folds_is_that_of_the_threshold_of_the_other_folds():
+    """Fold 0 is told apart between 2 and 3, fold 1 between 4 and 5: each errs at the other's threshold by half of its pairs of a kind."""
+    similarity = np.array([1.0, 2, 3, 4, 3, 4, 5, 6])
+    same = np.array([False, False, True, True] * 2)
+    folds = np.array([0] * 4 + [1] * 4)
+    found = fold_accuracy(similarity, same, folds)
+    # the others' threshold is 4.5 for fold 0, which refuses both of the same; 2.5 for fold 1, which accepts all
+    assert (found.mean, found.error) == (0.5, 0)
+    found = fold_accuracy(np.array([1.0, 2, 3, 4, 1, 2.75, 3, 4]), same, folds)
+    assert (found.mean, found.error) == (pytest.approx((1 + 0.75) / 2), pytest.approx(0.125))
 
 
 def test_cosines_of_some_pairs_are_those_of_all(monkeypatch):
