@@ -305,3 +305,28 @@ def test_truth_values_are_computed(op):
     schema = onnx.defs.get_schema(op)
     constraint = {item.type_param_str: item.allowed_type_strs for item in schema.type_constraints}
     assert constraint.get(schema.outputs[0].type_str, []) == ["tensor(bool)"]
+
+
+def test_schemas_and_texts_say_which_operators_have_a_trait():
+    def gives_truth(schema):
+        types = {item.type_param_str: item.allowed_type_strs for item in schema.type_constraints}
+        kind = schema.outputs[0].type_str if len(schema.outputs) == 1 else ""
+        return [*types.get(kind, [kind])] == ["tensor(bool)"]
+
+    assert operators(Trait.BROADCASTS) == names_of(
+        lambda schema: "ultidirectional" in schema.doc and not schema.deprecated
+    )
+    assert operators(Trait.TRUTH) == names_of(gives_truth) - {"OptionalHasElement", "RegexFullMatch"}  # of no numbers
+    assert operators(Trait.GLOBAL_POOL) == names_of(lambda schema: schema.name.startswith("Global"))
+    random = {
+        name for name in names_of(lambda schema: schema.non_deterministic) if name[:4] in ("Rand", "Bern", "Mult")
+    }
+    assert operators(Trait.RANDOM) == random
+    assert operators(Trait.ARITHMETIC) == {"Add", "Sub", "Mul", "Div"}
+    assert operators(Trait.WEIGHTED) == {"Conv", "ConvTranspose", "Gemm", "MatMul"}
+    assert operators(Trait.READS_SHAPE) == {"Shape", "Size"}
+    assert operators(Trait.RETYPES) == {"Cast", "CastLike", "DequantizeLinear", "QuantizeLinear"}
+    assert operators(Trait.KEEPS_ORDER) == {"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"}
+    turns = {"DepthToSpace", "Expand", "Slice", "SpaceToDepth", "Split", "Tile", "Transpose"}
+    assert operators(Trait.COPIES) - operators(Trait.KEEPS_ORDER) == {*turns, "Concat", "Dropout", "MaxPool", "Resize"}
+    assert operators(Trait.MOVES) & operators(Trait.COPIES) == operators(Trait.KEEPS_ORDER) | turns
