@@ -103,7 +103,7 @@ class _Shell:
                 continue
             file.write(bytes(-file.tell() % _ALIGNMENT))
             outside = self.shell.graph.initializer.add(data_location=1)
-            copy_fields(tensor, outside, without=("raw_data", "data_location", "external_data"))
+            copy_fields(tensor, outside, without={"raw_data", "data_location", "external_data"})
             outside.external_data.add(key="offset", value=str(file.tell()))
             outside.external_data.add(key="length", value=str(len(tensor.raw_data)))
             file.write(tensor.raw_data)

@@ -82,7 +82,7 @@ def copy_fields(source: Any, target: Any, *, without: Collection[str]) -> None:
 def without_data(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy with inputs in place of large initializers, for shape inference, whose limit is 2 GB."""
     graph, light = model.graph, type(model)()
-    copy_fields(model, light, without=("graph", "functions"))
+    copy_fields(model, light, without={"graph", "functions"})
     copy_fields(graph, light.graph, without=("initializer",))
     if model.functions:
         plugins = {(node.domain, node.op_type) for node in walk(graph.node) if is_plugin_node(node)}

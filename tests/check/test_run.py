@@ -127,7 +127,7 @@ def test_few_cases_are_the_largest_of_three_plugins_of_at_most_four_axes():
     ]
     assert run._select_cases(cases) == [cases[1], cases[6], cases[4]]
     assert run._select_cases(cases[2:3]) == cases[2:3]
-    assert run._select_cases([case(1, 1, 1, 1)]) == [case(1, 1, 1, 1)]
+    assert run._select_cases([case(2), case(1, 1, 1, 1)]) == [case(1, 1, 1, 1)]
 
 
 def test_cases_in_other_formats_are_told_apart_by_their_layouts():

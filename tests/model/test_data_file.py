@@ -13,6 +13,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.errors import UsageError
 from pytrtplugins.model import read_onnx, write_onnx
+from pytrtplugins.model.data_file import write_apart
 from tests.model.networks import network, node
 
 
@@ -110,3 +111,22 @@ def test_a_device_has_nothing_beside_it(tmp_path):
     with pytest.raises(UsageError, match="expected a file, beside which the weights can lie"):
         write_onnx(net(), tmp_path / "pipe.onnx", external_data=True)
     assert names(tmp_path) == ["pipe.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "is_model"),
+    [
+        *((suffix, True) for suffix in (".onnx", ".pb", ".textproto", ".prototxt", ".onnxtxt", ".json", ".ort")),
+        (".txt", False),
+    ],
+)
+def test_data_that_another_model_names_in_any_format_of_onnx_stay(tmp_path, suffix, is_model):
+    def write(content):
+        return write_apart(
+            tmp_path / "m.onnx", lambda file: file.write(content), lambda path, name: path.write_text(name)
+        )
+
+    _, first = write(b"1")
+    (tmp_path / f"other{suffix}").write_text(f"location {first.name}")
+    _, second = write(b"2")
+    assert (first.exists(), second.exists()) == (is_model, True)

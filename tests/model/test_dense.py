@@ -107,3 +107,14 @@ def test_other_models_are_not_copied():
     before = onnx.ModelProto.FromString(network.SerializeToString())
     with_dense_constants(network)
     assert network == before
+
+
+@pytest.mark.parametrize(("limit", "good"), [(48, True), (47, False)])
+def test_sparse_constants_are_written_out_up_to_the_limit_to_the_byte(monkeypatch, limit, good):
+    monkeypatch.setattr("pytrtplugins.model.dense.MAX_COMPUTED_BYTES", limit)
+    made = summed(sparse([3, 5], (12,)))
+    if good:
+        assert with_dense_constants(made).graph.initializer[0].dims == [12]
+    else:
+        with pytest.raises(ModelError, match="need 48 bytes where they are written out; the limit is 47 bytes"):
+            with_dense_constants(made)

@@ -110,3 +110,22 @@ def test_a_constant_that_is_also_an_input_goes_with_its_reader():
     graph = ptp.load_onnx(model)
     graph.replace("add", Shuffle(2))
     assert [info.name for info in graph.model.graph.input] == ["x"]
+
+
+def test_a_local_function_of_the_plugins_domain_and_another_name_stays():
+    model = network(
+        [
+            node("Relu", "x", "a"),
+            node("DepthToSpace", "a", "b", "up", blocksize=2),
+            node("Twice", "b", "y", domain="tests.graph"),
+        ]
+    )
+    doubled = helper.make_node("Add", ["a", "a"], ["b"])
+    for name in ("Twice", "Blocks"):
+        model.functions.append(
+            helper.make_function("tests.graph", name, ["a"], ["b"], [doubled], [helper.make_opsetid("", 17)])
+        )
+    model.opset_import.append(helper.make_opsetid("tests.graph", 1))
+    graph = ptp.load_onnx(model)
+    graph.replace("up", Blocks(2))
+    assert "Twice" in [function.name for function in graph.model.functions]

@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
-from pytrtplugins.plugin.field_kind import UnfitValueError
+from pytrtplugins.plugin.field_kind import TupleKind, UnfitValueError
 from pytrtplugins.plugin.field_kinds import KINDS, kind_like, kind_of
 from pytrtplugins.plugin.packing import Reader
 
@@ -116,6 +116,8 @@ def test_scalars_have_the_types_of_other_languages(name):
     found = (kind.cpp, kind.cpp_empty, kind.expression, kind.torch, kind.torch_letter, kind.caffe)
     assert found == FORMS[name]
     assert kind.is_torch_list == (name in ("int", "float"))
+    empty = {"bool": 0, "int": 0, "float": 0.0, "str": ""}[name]
+    assert (kind.placeholder(None), TupleKind(kind).placeholder(None)) == (empty, (empty,))
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ class _OperatorProbe:
 
     def __init__(self, model: onnx.ModelProto, cls: type[Engine]) -> None:
         self._cls, self._empty = cls, type(model)()
-        copy_fields(model, self._empty, without=("graph", "functions"))
+        copy_fields(model, self._empty, without={"graph", "functions"})
         self._empty.graph.name = "one node"
         self._functions = {(function.domain, function.name) for function in model.functions}
         try:
