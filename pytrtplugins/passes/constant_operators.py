@@ -26,7 +26,7 @@ def is_small_arithmetic(node: ir.Node, arrays: list[Any]) -> bool:
     """Whether a node on these constants is of `COMPUTED`, and gives few elements whatever their values are."""
     if node.op_type not in _BOUNDED_BY_INPUTS or any(array is None for array in arrays):
         return False
-    return math.prod(max(array.size, 1) for array in arrays) <= _MAX_SMALL
+    return bool(math.prod(max(array.size, 1) for array in arrays) <= _MAX_SMALL)
 
 
 def _clip(node: ir.Node, x: Any, *bounds: Any) -> Any:

@@ -336,10 +336,10 @@ class PropagateConstants(Pass):
 
 def _type_proto(value: ir.Value) -> onnx.TypeProto:
     """A tensor's type as ONNX writes it; of other values by onnx-ir, which takes longer."""
-    onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
-    if type(value.type) is not onnx_ir.TensorType:
+    onnx_ir = require("onnx_ir", extra="onnx")
+    if value.type is None or type(value.type) is not onnx_ir.TensorType:
         return onnx_ir.serde.serialize_value(value).type  # type: ignore[no-any-return]
-    proto: onnx.TypeProto = onnx.TypeProto()
+    proto: onnx.TypeProto = require("onnx", extra="onnx").TypeProto()
     proto.tensor_type.elem_type = value.type.dtype
     if value.shape is not None:
         proto.tensor_type.shape.SetInParent()

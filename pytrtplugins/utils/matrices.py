@@ -36,7 +36,7 @@ def row_major(matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return copy
 
 
-def fill_parts(array: npt.NDArray[Any], fill: Callable[[slice], None]) -> npt.NDArray[Any]:
+def fill_parts(array: npt.NDArray[Any], fill: Callable[[slice], object]) -> npt.NDArray[Any]:
     """Call ``fill`` with slices that cover an array's first axis, in several threads where the array is large, and return the array.
 
     NumPy lets other threads run while it copies, converts or takes many values.
@@ -47,7 +47,7 @@ def fill_parts(array: npt.NDArray[Any], fill: Callable[[slice], None]) -> npt.ND
     return array
 
 
-def _run(work: Callable[[int], None], begins: range, size: int) -> None:
+def _run(work: Callable[[int], object], begins: range, size: int) -> None:
     """Call a function for each number, in several threads if it fills so many bytes in all."""
     if size < _THREADED or len(begins) < 2:
         for begin in begins:

@@ -135,10 +135,11 @@ def test_windows_are_counted_by_the_formula_of_the_specification(size, kernel, s
 
 @pytest.mark.parametrize("name", ["strides", "dilations", "pads", "kernel_shape"])
 def test_pools_with_another_number_of_values_than_axes_have_no_windows(name):
-    attributes = {"ceil_mode": 1, "kernel_shape": [2, 2], "strides": [2, 2], "pads": [0] * 4, "dilations": [1, 1]}
+    lists = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [0] * 4, "dilations": [1, 1]}
+    attributes = {"ceil_mode": 1, **lists}
     x = {"x": helper.make_tensor_type_proto(TensorProto.FLOAT, [1, 1, 8, 8])}
     assert pooling.last_windows(helper.make_node("MaxPool", ["x"], ["y"], **attributes), x)
-    for values in (attributes[name][:-1], [*attributes[name], 1]):
+    for values in (lists[name][:-1], [*lists[name], 1]):
         assert (
             pooling.last_windows(helper.make_node("MaxPool", ["x"], ["y"], **{**attributes, name: values}), x) is None
         )

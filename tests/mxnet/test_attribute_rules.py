@@ -39,7 +39,7 @@ def converted(folder, net, shape=SHAPE):
     return from_mxnet(*net.write(folder), shapes={"data": shape})
 
 
-DEFAULTS = {
+DEFAULTS: dict[str, dict] = {
     "Convolution": {"stride": (1, 1), "dilate": (1, 1), "pad": (0, 0), "num_group": 1, "no_bias": False, "layout": "NCHW"},
     "FullyConnected": {"no_bias": False, "flatten": True},
     "BatchNorm": {"eps": 0.001, "fix_gamma": True, "output_mean_var": False, "axis": 1},
@@ -57,7 +57,7 @@ DEFAULTS = {
     "Reshape": {"reverse": False},
     "_plus_scalar": {"is_int": False},
 }  # fmt: skip
-NEEDED = {
+NEEDED: dict[str, dict] = {
     "Pooling": {"kernel": (3, 2)},
     "Pooling avg": {"kernel": (3, 2), "pool_type": "avg", "pad": (1, 1)},
     "LeakyReLU rrelu": {"act_type": "rrelu"},

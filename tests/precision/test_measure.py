@@ -11,7 +11,7 @@ from pytrtplugins.precision.measure import Measurer
 
 HALVES = parse_tolerance("atol=0.5,rtol=0")
 SMALL = np.zeros((1, 4), np.float32)
-ODD = np.float32([[2049, 1, 1, 1]])  # float16 holds 2048 and 2050
+ODD = np.array([[2049, 1, 1, 1]], np.float32)  # float16 holds 2048 and 2050
 LARGE = np.float32([[70_000, 1, 1, 1]])  # the largest float16 is 65,504
 
 

@@ -176,7 +176,7 @@ class Traced:
     """What TorchScript knows of a value."""
 
     sizes: tuple[int | None, ...] | None
-    element: torch.dtype = torch.float16
+    element: object = torch.float16
     name: str = "TensorType"
 
     def kind(self):
@@ -197,7 +197,7 @@ class Traced:
 
 @pytest.mark.parametrize("other", [Traced((2, 4)), Traced(None), Traced((2, 4), name="OptionalType")])
 def test_a_traced_node_has_the_dims_and_types_of_its_outputs_where_those_of_all_inputs_are_known(other):
-    found = {}
+    found: dict = {}
     inputs = [SimpleNamespace(type=lambda: Traced((None, 4))), SimpleNamespace(type=lambda: other)]
     outputs = [SimpleNamespace(setType=partial(found.__setitem__, number)) for number in range(2)]
     exporters._set_output_types(SumAndHalf(), inputs, outputs)

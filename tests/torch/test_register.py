@@ -232,7 +232,9 @@ class OnAnother(torch.Tensor):  # type: ignore[name-defined]
 def test_on_a_gpu_other_fields_dims_types_and_devices_are_configured_anew_and_the_oldest_is_released(
     monkeypatch, streams
 ):
-    real, made, closed = launch._prepare_runner, [], []
+    real = launch._prepare_runner
+    made: list = []
+    closed: list = []
 
     def prepare(plugin, tensors):
         runner, types = real(plugin, tensors)
@@ -288,7 +290,7 @@ def test_the_inputs_are_what_compute_takes_by_place(compute, names):
     ],
 )
 def test_what_pytorchs_names_cannot_hold_becomes_an_underscore(key, name, wanted):
-    cls = SimpleNamespace(plugin_key=lambda: PluginKey(*key, "1"))
+    cls = SimpleNamespace(plugin_key=lambda: PluginKey(key[0], key[1], "1"))
     assert operator_name(cls, name) == wanted
 
 

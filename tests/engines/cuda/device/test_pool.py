@@ -39,7 +39,7 @@ def test_the_vector_kernel_takes_the_largest_of_whole_units_on_a_gpu_since_amper
     x, y = channels_last((1, channels, 4, 4), DType.FLOAT16), channels_last((1, channels, 2, 2), DType.FLOAT16)
     launch = module.pool(SimpleNamespace(capability=capability), x, y, window)
     memory = [SimpleNamespace(flat=SimpleNamespace(data=SimpleNamespace(ptr=place))) for place in (16, 32)]
-    launch(*memory, SimpleNamespace(ptr=7))
+    launch(memory[0], memory[1], SimpleNamespace(ptr=7))
     assert launches == [(16, 32, 7) if own else "plain"]
 
 
