@@ -11,9 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .results import Result
-
-__all__ = ["Key", "keys", "result_types"]
+from pytrtplugins.cli.shared.results import Result
 
 _WORDS = {
     str: "text",
@@ -61,9 +59,8 @@ def keys(cls: type, path: str = "") -> Iterator[Key]:
 def _deferred_classes() -> dict[str, Any]:
     """Classes in annotations of results that their modules do not import at run time, by name."""
     from darknet2caffe.inspect import Row
-
-    from ...engines import Arithmetic
-    from ...engines.cuda.profile import StepTime
+    from pytrtplugins.engines import Arithmetic
+    from pytrtplugins.engines.cuda.profile import StepTime
 
     return {"Arithmetic": Arithmetic, "Row": Row, "StepTime": StepTime}
 
