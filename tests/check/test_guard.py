@@ -45,3 +45,14 @@ def test_what_is_written_around_an_array_is_told_with_its_place(at_end, first, w
     with pytest.raises(PluginError) as caught:
         write()
     assert str(caught.value) == words
+
+
+@pytest.mark.parametrize("at_end", [True, False])
+def test_accesses_up_to_16_mib_from_an_array_are_caught(at_end):
+    with Memory(at_end=at_end) as memory:
+        memory.array("x", (1000,), "float32")
+        (region,) = memory.regions
+        assert region.data - region.low >= 16 << 20
+        assert region.high - (region.data + 4000) >= 16 << 20
+        assert (region.data + 4000 + (16 << 20) == region.high) == at_end
+        assert (region.data - (16 << 20) == region.low) == (not at_end)

@@ -205,6 +205,14 @@ def test_inputs_of_a_case_differ_by_input_seed_and_turn():
     assert [array.tobytes() for array in first.inputs()] == [array.tobytes() for array in arrays[:2]]
 
 
+def test_a_case_is_of_seed_0_linear_and_found_where_nothing_else_is_said():
+    assert Case(Add(), ((3,), (3,)), (F, F)) == Case(Add(), ((3,), (3,)), (F, F), 0, (), (), "")
+    assert (
+        Case(Add(), ((3,), (3,)), (F, F)).inputs(0)[0].tobytes()
+        == Case(Add(), ((3,), (3,)), (F, F)).inputs()[0].tobytes()
+    )
+
+
 def test_a_case_comes_back_from_its_json_and_says_what_it_is():
     @ptp.plugin(namespace="tests.search")
     class Scaled(Add):

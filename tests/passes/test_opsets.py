@@ -5,6 +5,8 @@ import onnx
 import pytest
 from onnx import parser
 
+from pytrtplugins.errors import ModelError
+from pytrtplugins.layers import Reorg
 from pytrtplugins.passes import normalize
 from pytrtplugins.passes.normalize import with_opset
 from pytrtplugins.passes.opsets import _all_reads, convert_or_keep
@@ -126,6 +128,18 @@ def test_what_cannot_be_converted_stays_as_it_was(name, caplog):
     assert convert_or_keep(model) is model
     assert model.SerializeToString(deterministic=True) == before
     assert f"({'Upsample' if name == 'If' else name}) cannot be converted to opset 13" in caplog.text
+
+
+def test_what_cannot_be_converted_is_refused_where_a_newer_opset_is_needed():
+    """Plugins are of opset 13 and newer, and so are forms that a caller needs."""
+    model = parsed("(float[1,2,3,4] x) => (float[a,b,d,e] y) { u = Upsample (x) y = Neg (u) }", 9)
+    assert convert_or_keep(model) is model
+    model.graph.node.append(Reorg(stride=1).as_node(["y"], ["z"], "ours"))
+    model.opset_import.add(domain=model.graph.node[-1].domain, version=1)
+    with pytest.raises(
+        ModelError, match=r"\(Upsample\) cannot be converted to opset 13: [\s\S]*\nDo: export the model with opset 13"
+    ):
+        convert_or_keep(model)
 
 
 def test_a_graph_that_is_refused_half_way_stays_as_it_was(caplog):

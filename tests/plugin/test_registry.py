@@ -28,7 +28,9 @@ def test_the_same_class_defined_again_replaces_the_old_one():
     assert ptp.lookup("test.registry", "Same", "1") is again
 
 
-@pytest.mark.parametrize("ask", [ptp.registered, lambda: registry.is_registered("test.registry", "Nobody")])
+@pytest.mark.parametrize(
+    "ask", [ptp.registered, lambda: registry.is_registered("test.registry", "Nobody"), lambda: declare("First")]
+)
 def test_classes_are_looked_through_while_nobody_registers_more(monkeypatch, ask):
     both = Interleaving(registry._lock)
 
@@ -36,6 +38,10 @@ def test_classes_are_looked_through_while_nobody_registers_more(monkeypatch, ask
         def __iter__(self):
             both.inside()
             return super().__iter__()
+
+        def get(self, key):
+            both.inside()
+            return super().get(key)
 
     monkeypatch.setattr(registry, "_classes", Classes(registry._classes))
     monkeypatch.setattr(registry, "_lock", both.lock)
@@ -66,3 +72,9 @@ def test_an_unknown_key_names_near_matches_and_the_next_step(namespace, name, ne
 
 def test_shipped_layers_are_found_without_an_import():
     assert ptp.lookup("darknet", "Region").plugin_key() in ptp.registered()
+
+
+def test_a_plugin_is_registered_under_both_parts_of_its_name():
+    declare("First")
+    pairs = [("test.registry", "Same"), ("test.other", "Same"), ("test.registry", "Other"), ("", "Same")]
+    assert [registry.is_registered(*pair) for pair in pairs] == [True, False, False, False]
