@@ -100,10 +100,9 @@ class _ExternalData:
         check_dims(tuple(tensor.dims), tensor.data_type, where)
         length = packed_bytes(math.prod(tensor.dims), tensor.data_type)
         claim = cls(tensor, where, entries.get("location", ""), 0, length, -1)
-        claim.offset, claim.stated = (
-            claim._number(entries.get("offset", "0")),
-            claim._number(entries.get("length", "-1")),
-        )
+        claim.offset = claim._number(entries.get("offset", "0"))
+        if (stated := entries.get("length", "-1")) != "-1":
+            claim.stated = claim._number(stated)
         if tensor.data_type == tensor.STRING:
             raise claim.error("text cannot be stored in another file")
         return claim
@@ -143,7 +142,7 @@ class _ExternalData:
             number = int(text[:30])
         except ValueError as error:
             raise self.error(f"{text[:30]!r} is not a number of bytes") from error
-        if number < -1 or (number == -1 and text != "-1"):
+        if number < 0:
             raise self.error(f"{number} is not a number of bytes")
         return number
 

@@ -147,6 +147,10 @@ def test_only_regular_files_within_the_folder_are_read(tmp_path, location, probl
         ({"offset": 4}, r"from byte 4 on the file has 1,532 bytes; expected 768"),
         ({"offset": 1000, "length": 768}, "the file has 1,536 bytes; expected 768 from byte 1,000 on"),
         ({"offset": -4}, "-4 is not a number of bytes"),
+        ({"offset": -1, "length": 768}, "-1 is not a number of bytes"),
+        ({"length": -2}, "-2 is not a number of bytes"),
+        ({"offset": 769, "length": 768}, "the file has 1,536 bytes; expected 768 from byte 769 on"),
+        ({"offset": 768, "length": 767}, "it says 767 bytes where its type and dims need 768"),
         ({"offset": 2**70, "length": 768}, "the file has 1,536 bytes"),
         ({"length": 2**40}, "it says 1,099,511,627,776 bytes where its type and dims need 768"),
         ({"length": "many"}, "'many' is not a number of bytes"),
@@ -165,8 +169,29 @@ def test_a_place_that_is_claimed_a_thousand_times_is_refused(tmp_path):
     onnx.save(model(RELU, weights=tensors), tmp_path / "model.onnx")
     with pytest.raises(ModelError, match=r"claim 750 KiB of data files of 768 bytes; the limit is 4 times"):
         ptp.load_onnx(tmp_path / "model.onnx")
-    onnx.save(model(RELU, weights=tensors[:2]), tmp_path / "model.onnx")
-    assert len(ptp.load_onnx(tmp_path / "model.onnx").model.graph.initializer) == 2  # tied weights
+    for count in (2, 4):  # tied weights
+        onnx.save(model(RELU, weights=tensors[:count]), tmp_path / "model.onnx")
+        assert len(ptp.load_onnx(tmp_path / "model.onnx").model.graph.initializer) == count
+    onnx.save(model(RELU, weights=tensors[:5]), tmp_path / "model.onnx")
+    with pytest.raises(ModelError, match="the limit is 4 times"):
+        ptp.load_onnx(tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    "places", [{"offset": 768}, {"offset": 768, "length": 768}, {"length": 768}, {"offset": 0, "length": 768}]
+)
+def test_places_within_the_file_are_read(tmp_path, places):
+    (tmp_path / "data").write_bytes(np.repeat(np.float32([1, 2]), 192).tobytes())
+    onnx.save(add(external(location="data", **places)), tmp_path / "model.onnx")
+    (weight,) = ptp.load_onnx(tmp_path / "model.onnx").model.graph.initializer
+    assert set(np.frombuffer(weight.raw_data, np.float32)) == {2.0 if places.get("offset") else 1.0}
+
+
+def test_texts_do_not_lie_in_other_files(tmp_path):
+    (tmp_path / "data").write_bytes(bytes(768))
+    onnx.save(add(external(location="data", kind=onnx.TensorProto.STRING)), tmp_path / "model.onnx")
+    with pytest.raises(ModelError, match="text cannot be stored in another file"):
+        ptp.load_onnx(tmp_path / "model.onnx")
 
 
 def test_data_that_are_exchanged_while_they_are_read_are_not_followed(tmp_path, monkeypatch):
