@@ -126,8 +126,11 @@ def _other_index(place: ast.AST, source: Source) -> Iterator[Edit]:
 
 
 def swapped_operands(node: ast.AST, source: Source) -> Iterator[Edit]:
-    """``b - a`` for ``a - b``; likewise ``/``, ``//``, ``%``."""
+    """``b - a`` for ``a - b``, of which not only the distance is looked at; likewise ``/``, ``//``, ``%``."""
     signs = {ast.Sub: "-", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
+    if isinstance(getattr(node, "op", None), ast.Sub) and isinstance(source.parent(node), ast.Call):
+        if name_of(source.parent(node).func) in ("abs", "norm"):
+            return
     if isinstance(node, ast.BinOp) and type(node.op) in signs and not isinstance(node.left, ast.Constant):
         text = f"{source.operand(node.right)} {signs[type(node.op)]} {source.operand(node.left)}"
         yield (

@@ -29,8 +29,11 @@ EXAMPLES = {
         ],
     ),
     "swapped operands": (
-        "a = x - (y + 1) * z // t, 'ß %s' % a",
-        ["a = ((y + 1) * z // t) - x, 'ß %s' % a", "a = x - (t // ((y + 1) * z)), 'ß %s' % a"],
+        "a = x - (y + 1) * z // t, 'ß %s' % a, np.abs(x - y)",
+        [
+            "a = ((y + 1) * z // t) - x, 'ß %s' % a, np.abs(x - y)",
+            "a = x - (t // ((y + 1) * z)), 'ß %s' % a, np.abs(x - y)",
+        ],
     ),
     "swapped arguments": (
         "f(self.a, b, 1), isinstance(a, B), np.add(a, b), f(a, a)",

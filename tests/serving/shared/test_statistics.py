@@ -64,8 +64,11 @@ def test_a_bucket_holds_what_is_at_most_its_bound():
         statistics.succeeded(1, bound, 1, 0, 0)
         statistics.succeeded(1, bound + 1, 1, 0, 0)
         assert [place for place, count in enumerate(statistics.batches()) if count] == [number, number + 1]
-    assert list(BUCKETS_S) == sorted(BUCKETS_S)
-    assert (BUCKETS_S[0], BUCKETS_S[-1], BATCHES[-1]) == (0.0005, 5, 128)
+    assert [round(1e4 * bound) for bound in BUCKETS_S] == [
+        5,
+        *(factor * 10**power for power in range(1, 5) for factor in (1, 2, 5)),
+    ]
+    assert list(BATCHES) == [2**power for power in range(8)]
 
 
 def test_a_process_that_is_started_again_keeps_counts_but_has_nothing_in_flight(attach):
