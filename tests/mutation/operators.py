@@ -128,15 +128,19 @@ def _other_index(place: ast.AST, source: Source) -> Iterator[Edit]:
 def swapped_operands(node: ast.AST, source: Source) -> Iterator[Edit]:
     """``b - a`` for ``a - b``, of which not only the distance is looked at; likewise ``/``, ``//``, ``%``."""
     signs = {ast.Sub: "-", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
-    if isinstance(getattr(node, "op", None), ast.Sub) and isinstance(source.parent(node), ast.Call):
-        if name_of(source.parent(node).func) in ("abs", "norm"):
-            return
+    if isinstance(getattr(node, "op", None), ast.Sub) and _is_size(source.parent(node)):
+        return
     if isinstance(node, ast.BinOp) and type(node.op) in signs and not isinstance(node.left, ast.Constant):
         text = f"{source.operand(node.right)} {signs[type(node.op)]} {source.operand(node.left)}"
         yield (
             *source.span(node),
             text if not isinstance(source.parent(node), ast.BinOp | ast.UnaryOp) else f"({text})",
         )
+
+
+def _is_size(node: ast.AST) -> bool:
+    """Whether a call gives the size of a number or vector, whichever sign it has."""
+    return isinstance(node, ast.Call) and name_of(node.func) in ("abs", "norm")
 
 
 def swapped_arguments(node: ast.AST, source: Source) -> Iterator[Edit]:
