@@ -75,7 +75,7 @@ def draw_ranges(figure: Any, rows: Sequence[Mapping[str, Any]]) -> None:
 def draw_histograms(figure: Any, data: Mapping[str, Any]) -> None:
     """Draw histograms of the layers with the largest own errors."""
     chosen = sorted(data["before"], key=lambda row: -_clamped(row["own"]))[:_MAX_HISTOGRAMS]
-    grid = figure.subplots(2, 3, squeeze=False).ravel()
+    grid = figure.subplots(2, 3).ravel()
     for axes, row in zip(grid, chosen, strict=False):
         counts, limit = np.array(row["histogram"], float), float(row["limit"])
         width = float(row["histogram_range"]) / len(counts)

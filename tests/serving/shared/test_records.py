@@ -49,3 +49,7 @@ def test_records_are_of_five_kinds(kind):
     else:
         with pytest.raises(FormatError, match=f"kind {kind} is unknown"):
             list(Reader().feed(data))
+
+
+def test_what_a_record_does_not_say_is_0():
+    assert Record(Kind.LOAD, 7) == (4, 7, 0, 0, 0, 0, 0, 0, 0, 0)
