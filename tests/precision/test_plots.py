@@ -1,5 +1,7 @@
 """What plots show of numbers that have no place on an axis, and of histograms."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -56,7 +58,7 @@ SEARCH = {
     **{"latency_before_us": 4, "final_before": 8, "latency_us": 8, "final": 0.5, "latency_fp32_us": 20},
 }
 NAN = np.nan
-DRAWN = {
+DRAWN: dict[str, Any] = {
     "errors": (
         draw_errors,
         ["error, in units of the tolerance"],

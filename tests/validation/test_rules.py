@@ -94,7 +94,6 @@ def test_attributes_need_a_name_and_a_type():
 ARITIES = {  # operator → the fewest and the most inputs, and of outputs, by ONNX's documentation of opset 18
     "Relu": ((1, 1), (1, 1)), "Conv": ((2, 3), (1, 1)), "Clip": ((1, 3), (1, 1)), "TopK": ((2, 2), (2, 2)), "Dropout": ((1, 3), (1, 2)),
 }  # fmt: skip
-NEEDED: dict[str, dict] = {"Conv": {}, "TopK": {}}
 
 
 @pytest.mark.parametrize("operator", ARITIES)
@@ -181,7 +180,7 @@ def test_a_constant_has_exactly_the_bytes_or_values_of_its_type(name):
 
 
 def test_texts_are_no_raw_bytes():
-    check_tensor(helper.make_tensor("w", TensorProto.STRING, [2], [b"a", b"b"]), "w")  # type: ignore[list-item]
+    check_tensor(TensorProto(name="w", data_type=8, dims=[2], string_data=[b"a", b"b"]), "w")
     refused(check_tensor, TensorProto(data_type=8, dims=[1], raw_data=b"a"), "w", match="STRING data in raw_data")
 
 

@@ -131,6 +131,17 @@ def test_outputs_that_no_answer_can_have_are_the_models_error(outputs, text):
     assert text in str(item.error)
 
 
+@pytest.mark.parametrize("predicted", [[], [{"sum": np.int64(1)}] * 2, {"sum": np.int64(1)}, None])
+def test_a_model_of_requests_that_are_not_joined_gives_a_list_of_as_many(predicted):
+    class Short(Lists):
+        def predict(self, batch):
+            return predicted
+
+    (item,) = computed(Short(), [np.arange(3)])
+    assert item.error.status == 500
+    assert "expected a list of 1, as many as it was given" in str(item.error)
+
+
 def test_outputs_of_another_byte_order_keep_their_values():
     class Swapped(Double):
         def predict(self, batch):
