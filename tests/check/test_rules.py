@@ -330,6 +330,11 @@ def test_a_batch_has_two_images_and_another_axis(dims, noticed):
     assert bool(rules.batch(Case(plugin, (dims, dims), (DType.FLOAT32,) * 2))) == noticed
 
 
+def test_a_plugin_of_which_an_output_has_no_batch_may_mix_images():
+    plugin = broken(output_dims=lambda self, x, y: (x, x[1:]), compute=lambda self, x, y: (x + y, x.sum(0)))
+    assert rules.batch(case(plugin)) == ""
+
+
 def test_bytes_give_the_same_plugin_the_same_bytes_and_the_same_results():
     count = itertools.count()
     plugin = broken(

@@ -67,6 +67,11 @@ def test_a_check_needs_those_before_it_alone_and_what_these_need_of_enqueue():
             assert before >= {"clone", "memory", "input unchanged", "thread order"}, name
 
 
+def test_an_engine_is_asked_after_all_that_would_fail_on_it_too():
+    before = {"clone", "memory", "input unchanged", "thread order", "enqueue writes all", "enqueue", "repeated runs"}
+    assert {*run._ENGINE_NEEDS} == before | {"ONNX node", "decomposition"}
+
+
 def test_checks_run_in_the_order_in_which_each_failure_has_one_cause():
     assert NAMES[:4] == ["dims", "formats", "dtypes", "determinism"]
     places = {name: place for place, name in enumerate(NAMES)}

@@ -8,7 +8,7 @@ import pytest
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.serving import Access, Limits
-from pytrtplugins.serving.access.access_log import AccessLog
+from pytrtplugins.serving.access.access_log import AccessLog, _text_line
 from pytrtplugins.serving.access.exchange import Exchange
 from pytrtplugins.serving.access.gate import Gate
 from pytrtplugins.serving.access.keys import add_key
@@ -155,3 +155,34 @@ def test_both_protocols_of_a_server_are_logged(tmp_path):
         "127.0.0.1",
     )
     assert found[1]["received"] > 8 < found[1]["sent"]
+
+
+def test_a_line_of_text_has_all_that_is_known_in_this_order():
+    fields = {
+        **{
+            "time": "T",
+            "id": "7",
+            "client": "1.2.3.4",
+            "protocol": "http",
+            "method": "GET",
+            "path": "/a b",
+            "status": 200,
+        },
+        **{
+            "received": 1,
+            "sent": 2,
+            "total_ms": 3.5,
+            "key": "k",
+            "model": "m",
+            "version": "1",
+            "digest": "d",
+            "requests": 4,
+        },
+        **{"preprocess_ms": 5, "queue_ms": 6, "compute_ms": 7, "postprocess_ms": 8, "trace": "t"},
+    }
+    assert _text_line(fields) == (
+        'T 1.2.3.4 k "GET /a b" 200 received=1 sent=2 total=3.5ms model=m version=1 digest=d requests=4 '
+        "preprocess=5ms queue=6ms compute=7ms postprocess=8ms trace=t id=7"
+    )
+    bare = {key: fields[key] for key in ("time", "method", "path", "status", "id")} | {"client": ""}
+    assert _text_line(bare) == 'T - - "GET /a b" 200 id=7'
