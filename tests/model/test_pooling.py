@@ -1,6 +1,7 @@
 """The sizes of pools that round up: what onnxruntime gives, and not what ONNX's inference says before opset 22."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import onnx
@@ -135,11 +136,14 @@ def test_windows_are_counted_by_the_formula_of_the_specification(size, kernel, s
 
 @pytest.mark.parametrize("name", ["strides", "dilations", "pads", "kernel_shape"])
 def test_pools_with_another_number_of_values_than_axes_have_no_windows(name):
-    lists = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [0] * 4, "dilations": [1, 1]}
-    attributes = {"ceil_mode": 1, **lists}
+    attributes: dict[str, Any] = {
+        "ceil_mode": 1,
+        **{key: [2, 2] for key in ("kernel_shape", "strides", "dilations")},
+        "pads": [0] * 4,
+    }
     x = {"x": helper.make_tensor_type_proto(TensorProto.FLOAT, [1, 1, 8, 8])}
     assert pooling.last_windows(helper.make_node("MaxPool", ["x"], ["y"], **attributes), x)
-    for values in (lists[name][:-1], [*lists[name], 1]):
+    for values in (attributes[name][:-1], [*attributes[name], 1]):
         assert (
             pooling.last_windows(helper.make_node("MaxPool", ["x"], ["y"], **{**attributes, name: values}), x) is None
         )

@@ -1,6 +1,7 @@
 """Defaults, words, limits and other names of MXNet's operators, as its documentation lists them, one row for each."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def converted(folder, net, shape=SHAPE):
     return from_mxnet(*net.write(folder), shapes={"data": shape})
 
 
-DEFAULTS: dict[str, dict] = {
+DEFAULTS: dict[str, dict[str, Any]] = {
     "Convolution": {"stride": (1, 1), "dilate": (1, 1), "pad": (0, 0), "num_group": 1, "no_bias": False, "layout": "NCHW"},
     "FullyConnected": {"no_bias": False, "flatten": True},
     "BatchNorm": {"eps": 0.001, "fix_gamma": True, "output_mean_var": False, "axis": 1},
@@ -57,7 +58,7 @@ DEFAULTS: dict[str, dict] = {
     "Reshape": {"reverse": False},
     "_plus_scalar": {"is_int": False},
 }  # fmt: skip
-NEEDED: dict[str, dict] = {
+NEEDED: dict[str, dict[str, Any]] = {
     "Pooling": {"kernel": (3, 2)},
     "Pooling avg": {"kernel": (3, 2), "pool_type": "avg", "pad": (1, 1)},
     "LeakyReLU rrelu": {"act_type": "rrelu"},

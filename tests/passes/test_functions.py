@@ -120,8 +120,8 @@ def test_a_graph_that_hands_an_input_on_is_put_in_as_well():
 
 def test_operators_whose_attributes_became_inputs_are_those_of_onnxs_schemas():
     """Without those of which ONNX has a body for each opset (reductions), or which no body has so old (Reshape) or at all (DFT)."""
-    histories: dict = {}
-    moved = set()
+    histories: dict[str, list[onnx.defs.OpSchema]] = {}
+    moved: set[str] = set()
     for schema in onnx.defs.get_all_schemas_with_history():
         if not schema.domain:
             histories.setdefault(schema.name, []).append(schema)

@@ -39,9 +39,9 @@ def test_classes_are_looked_through_while_nobody_registers_more(monkeypatch, ask
             both.inside()
             return super().__iter__()
 
-        def get(self, key):
+        def get(self, key, default=None):
             both.inside()
-            return super().get(key)
+            return super().get(key, default)
 
     monkeypatch.setattr(registry, "_classes", Classes(registry._classes))
     monkeypatch.setattr(registry, "_lock", both.lock)

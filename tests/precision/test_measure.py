@@ -122,7 +122,7 @@ def test_what_is_tried_at_a_layer_depends_on_the_precision(precision, wanted):
 
 
 def test_a_layer_alone_is_built_once_for_each_form_that_it_gets(subtracting):
-    measurer = Measurer(subtracting, [{"data": ODD}], HALVES, 1 << 20)
+    measurer = Measurer(subtracting, [{"data": np.asarray(ODD)}], HALVES, 1 << 20)
     first, built, build = measurer.layers(precisions(subtracting)), [], subtracting.build
     subtracting.build = lambda precision, model: built.append(precision) or build(precision, model)
     assert measurer.layers(precisions(subtracting)) == first

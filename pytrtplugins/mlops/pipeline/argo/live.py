@@ -86,7 +86,6 @@ def _is_live(source: str | Path, values: dict[str, str], base: Pipeline, name: s
     return (
         list(before) == list(after)
         and other.parameters == {**base.parameters, name: other.parameters[name]}
-        and (base.schedule, base.remote, base.folder) == (other.schedule, other.remote, other.folder)
         and all(_same(before[step_name], after[step_name], back) for step_name in before)
         and any(text in word for step in after.values() for word in step.argv())
     )
