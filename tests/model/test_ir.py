@@ -23,7 +23,7 @@ from pytrtplugins.model.ir import (
     to_proto,
     unused_name,
 )
-from pytrtplugins.model.proto import with_data, without_data
+from pytrtplugins.model.proto import numpy_type, type_text, with_data, without_data
 from pytrtplugins.plugin.onnx_node import from_node, is_plugin_node, node_attributes
 from pytrtplugins.plugin.policy import plugin_classes
 from tests.onnx_parts import parsed
@@ -239,3 +239,12 @@ def test_large_weights_are_inputs_of_the_copy_without_data_and_come_back(size):
     back = with_data(light, made)
     assert sorted(tensor.name for tensor in back.graph.initializer) == ["other", "w"]
     assert [info.name for info in back.graph.input] == ["x"]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, _ in TensorProto.DataType.items() if name not in ("UNDEFINED", "STRING")]
+)
+def test_a_type_is_told_as_numpy_calls_it(name):
+    kind = TensorProto.DataType.Value(name)
+    info = helper.make_tensor_value_info("x", kind, [2])
+    assert type_text(info) == numpy_type(kind).name
