@@ -13,6 +13,7 @@ from darknet2caffe.fold import batch_norm_form, folded_bias, folded_weights
 from darknet2caffe.weights import Header
 from pytrtplugins.errors import CfgError, UsageError
 from tests.darknet2caffe.networks import image, network, run, session
+from tests.engines.operators import literal, model_of
 from tests.measures import relative_error
 
 NET = "[net]\nwidth=6\nheight=4\nchannels=4\n"
@@ -216,3 +217,12 @@ def test_the_factor_of_a_shortcut_is_one_number_where_maps_have_one_size():
     assert "2_shortcut.one" in constants(3)
     for filters in (4, 5):
         assert "2_shortcut.one" not in constants(filters)
+
+
+def test_a_reorg3d_is_onnxs_space_to_depth():
+    """Of a map that is not square, with other channels than its stride."""
+    net = read_network(parse_cfg("[net]\nwidth=6\nheight=4\nchannels=3\n[reorg3d]\nstride=2\n"), dialect="alexeyab")
+    x = np.arange(72, dtype=np.float32).reshape(1, 3, 4, 6)
+    (found,) = run(to_onnx(net), x).values()
+    (wanted,) = literal(model_of("SpaceToDepth", [x], {"blocksize": 2}), {"x0": x})
+    np.testing.assert_array_equal(found, wanted)
