@@ -223,6 +223,6 @@ def test_a_reorg3d_is_onnxs_space_to_depth():
     """Of a map that is not square, with other channels than its stride."""
     net = read_network(parse_cfg("[net]\nwidth=6\nheight=4\nchannels=3\n[reorg3d]\nstride=2\n"), dialect="alexeyab")
     x = np.arange(72, dtype=np.float32).reshape(1, 3, 4, 6)
-    (found,) = run(to_onnx(net), x).values()
+    (found,) = outputs(to_onnx(net), x)
     (wanted,) = literal(model_of("SpaceToDepth", [x], {"blocksize": 2}), {"x0": x})
     np.testing.assert_array_equal(found, wanted)
