@@ -25,6 +25,10 @@ from tests.clock import Clock
 ENGINE = EngineReport("reference", "", "NumPy")
 
 
+def test_an_engine_that_was_not_run_has_no_failure_and_no_times():
+    assert EngineReport("reference", "", "NumPy", failure="", build_s=0, run_us=0, builds=False) == ENGINE
+
+
 def requires(monkeypatch, *lines):
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: list(lines))
 

@@ -348,3 +348,15 @@ def test_a_scale_that_is_fixed_in_one_place_is_not_in_another(tmp_path):
     arrays = [net.arrays[name] for name in ("arg:a_gamma", "arg:a_beta", "aux:a_moving_mean", "aux:a_moving_var")]
     expected = loops.batch_norm(loops.batch_norm(X, *arrays), *arrays, fix_gamma=False)
     np.testing.assert_allclose(computed(converted(tmp_path, net), X), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("op", ["relu", "BatchNorm"])
+def test_a_second_output_of_an_operator_is_not_read(tmp_path, op):
+    net = Symbol()
+    x = net.node("relu", "several", net.variable("data"))
+    net.norm("y", x, 4) if op == "BatchNorm" else net.node(op, "y", x)
+    net.nodes[-1]["inputs"][0][1] = 1
+    with pytest.raises(
+        ModelError, match="it reads output 1 of node 'several'; operators with several are not supported"
+    ):
+        converted(tmp_path, net)
