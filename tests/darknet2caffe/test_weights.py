@@ -165,6 +165,7 @@ def test_the_cfg_alone_can_be_written(tmp_path):
 
 def test_the_header_is_darknets_own():
     assert Header(0, 2, 5, 7).to_bytes() == struct.pack("<iiiQ", 0, 2, 5, 7)
+    assert Header().to_bytes() == struct.pack("<iiiQ", 0, 2, 0, 0)  # as darknet's save_weights_upto writes it
     assert Header(0, 1, 0, 7).to_bytes() == struct.pack("<iiii", 0, 1, 0, 7)
 
 
