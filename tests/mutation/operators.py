@@ -140,7 +140,7 @@ def swapped_operands(node: ast.AST, source: Source) -> Iterator[Edit]:
 
 def _is_size(node: ast.AST) -> bool:
     """Whether a call gives the size of a number or vector, whichever sign it has."""
-    return isinstance(node, ast.Call) and name_of(node.func) in ("abs", "norm")
+    return isinstance(node, ast.Call) and name_of(node.func) in ("abs", "norm", "square")
 
 
 def swapped_arguments(node: ast.AST, source: Source) -> Iterator[Edit]:
