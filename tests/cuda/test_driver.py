@@ -36,6 +36,15 @@ fake.calls = Print()
 """
 
 
+def test_fields_of_a_kernel_are_pointers_then_numbers_from_wide_to_narrow_in_the_order_of_their_names():
+    fields = kernel_fields(floats="scale", ints="h w", longs="bytes", pointers="x y")
+    assert fields == [
+        ("x", ctypes.c_void_p), ("y", ctypes.c_void_p), ("bytes", ctypes.c_longlong), ("h", ctypes.c_int),
+        ("w", ctypes.c_int), ("scale", ctypes.c_float),
+    ]  # fmt: skip
+    assert kernel_fields() == []
+
+
 class Args(ctypes.Structure):
     _fields_ = kernel_fields(pointers="y", ints="count value")
 

@@ -122,13 +122,31 @@ def test_a_wrong_argument_is_named(affine, arguments, message):
         ({"threads": ()}, "threads: expected one to three whole numbers"),
         ({"threads": -1}, "expected at least 0"),
         ({"threads": 4, "block": 2000}, "expected 1 to 1024 threads"),
-        ({"threads": (1, 70000), "block": 1}, "70000 blocks along y, at most 65535"),
+        ({"threads": 4, "block": 1025}, "expected 1 to 1024 threads"),
+        ({"threads": 4, "block": (32, 33)}, "expected 1 to 1024 threads"),
+        ({"threads": 4, "block": 0}, "expected 1 to 1024 threads"),
+        ({"threads": (4, -1)}, "expected at least 0"),
+        ({"threads": (1, 65536), "block": 1}, "65536 blocks along y, at most 65535"),
+        ({"threads": (1, 1, 65536), "block": 1}, "65536 blocks along z, at most 65535"),
+        ({"threads": 2**31, "block": 1}, "2147483648 blocks along x, at most 2147483647"),
     ],
 )
 def test_a_shape_that_no_gpu_launches_is_refused(affine, shape, message):
     x = np.zeros(4, np.float32)
     with pytest.raises(errors.KernelError, match=message):
         affine.launch(x, x.copy(), 4, 1.0, False, **shape)
+
+
+@pytest.mark.parametrize(
+    ("threads", "block", "grid"),
+    [
+        ((2**31 - 1, 65535, 65535), (1, 1, 1), (2**31 - 1, 65535, 65535)),
+        ((1025, 1, 1), (1024, 1, 1), (2, 1, 1)),
+        ((64, 33, 0), (16, 32, 2), (4, 2, 0)),
+    ],
+)
+def test_the_largest_shapes_that_gpus_launch_are_taken(affine, threads, block, grid):
+    assert affine._grid(threads, block) == grid
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,15 @@ def test_a_launch_that_differs_in_one_number_from_one_before_has_its_own(device,
         assert device.launches.pop() == (grid, (block, 1, 1), shared_bytes, STREAM)
 
 
+def test_a_launch_in_another_context_loads_its_own_kernel(device, affine):
+    for context, loads in ((CONTEXT, 1), (CONTEXT + 1, 2), (CONTEXT, 2)):
+        device.current = context
+        x, y = Array(np.arange(4)), Array(np.zeros(4))
+        affine.launch(x, y, 4, 2.0, False, threads=4)
+        np.testing.assert_array_equal(y.values, 2 * x.values)
+        assert len(device.called("cuModuleLoadData")) == loads
+
+
 def test_numbers_that_are_equal_and_not_the_same_are_told_apart(device, affine):
     for factor in (0.0, -0.0, 0.0):
         y = Array(np.ones(2))

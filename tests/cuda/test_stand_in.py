@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pytrtplugins.cuda.stand_in import StandInArray, StandInStream
+from pytrtplugins.cuda import Constant
+from pytrtplugins.cuda.stand_in import StandInArray, StandInStream, check_stream
 from pytrtplugins.errors import PluginError
 
 
@@ -25,3 +26,16 @@ def test_an_array_of_the_host_in_any_place_is_refused(x, place):
     first, second, out = (host if each == place else x for each in ("first", "second", "out"))
     with pytest.raises(PluginError, match="copies pageable memory"):
         np.add(first, second, out=out)
+
+
+def test_constants_are_copied_before_a_graph_is_captured_and_not_in_it(x):
+    first, second, new = (Constant(np.zeros(2, np.float32)) for _ in range(3))
+    check_stream("k", [x, first, second], x.stream)
+    x.stream.capturing = True
+    for known in ([first], [second], [second, first], []):
+        check_stream("k", [x, *known], None)
+    with pytest.raises(PluginError, match="kernel k is given a Constant that enqueue makes"):
+        check_stream("k", [x, first, new], x.stream)
+    with pytest.raises(PluginError, match="is not launched on the stream of enqueue"):
+        check_stream("k", [x, first], StandInStream())
+    check_stream("k", [np.zeros(2), new], None)

@@ -70,8 +70,10 @@ def test_few_classes_are_all_named_with_their_figures(few, tmp_path):
 def drawn(monkeypatch):
     """What an image's lines are made of: label → (colour, recalls, precisions)."""
     lines, plain = dict[str, Any](), Figure.legend
+    lines["dashes"] = []
 
     def legend(self, *given, handles, **options):
+        lines["dashes"] += [each.get_linestyle() for each in handles]
         lines.update((each.get_label(), (each.get_color(), *each.get_data())) for each in handles)
         return plain(self, *given, handles=handles, **options)
 
@@ -87,11 +89,13 @@ def test_each_class_has_its_own_line_beside_its_name(few, tmp_path, drawn):
         assert found[0] == color
         np.testing.assert_allclose(found[1], recalls)
         np.testing.assert_allclose(found[2], np.append(start * (1 - recalls[:-1] / 2), 0))
+    assert drawn.pop("dashes") == ["-"] * 3
     assert len(drawn) == 3  # with the mean
 
 
-def test_of_many_classes_those_with_most_objects_are_named(many, tmp_path):
+def test_of_many_classes_those_with_most_objects_are_named(many, tmp_path, drawn):
     draw_curves(many, tmp_path / "curves.svg")
+    assert drawn["dashes"] == ["-"] * 7 + ["--"] * 2 + ["-"]  # the mean, six colours, two of them again, the others
     labels = texts(tmp_path / "curves.svg")
     assert [name for text in labels for name in re.findall(r"kind-\d+ ", text)] == [f"kind-{i} " for i in range(8)]
     assert "12 others" in labels

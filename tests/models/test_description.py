@@ -78,8 +78,9 @@ def test_wrong_values_are_refused(wrong, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "text",
-    ["[]", "{", '{"names": "cat"}', '{"names": [1]}', '{"mode": "sideways"}', '{"score_threshold": 2}',
-     '{"iou_threshold": "a"}', '{"colour": 1}', '{"score_threshold": true}'],
+    ["[]", "{", '{"names": "cat"}', '{"names": [1]}', '{"names": ["cat", 1]}', '{"mode": "sideways"}', '{"colour": 1}',
+     '{"score_threshold": 2}', '{"score_threshold": 0, "iou_threshold": 2}', '{"iou_threshold": "a"}',
+     '{"score_threshold": true}'],
 )  # fmt: skip
 def test_damaged_metadata_are_a_models_error(text):
     model = relu()

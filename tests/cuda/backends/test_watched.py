@@ -43,11 +43,16 @@ def test_the_line_of_an_access_is_that_of_the_byte_before_its_return_address(mon
     commands = []
     monkeypatch.setattr(watched.shutil, "which", lambda name: "addr2line")
     monkeypatch.setattr(
-        watched.subprocess, "run", lambda command, **options: commands.append(command) or SimpleNamespace(stdout=output)
+        watched.subprocess,
+        "run",
+        lambda command, check, **options: commands.append([*command, check]) or SimpleNamespace(stdout=output),
     )
     unit = SimpleNamespace(label="a.cu", source="1\n2\n3\n")
     assert watched._line(unit, Path("a.so"), Finding(place=0x1000)) == line
-    assert commands == [["addr2line", "-i", "-e", "a.so", "0xfff"]]
+    assert commands == [["addr2line", "-i", "-e", "a.so", "0xfff", False]]  # it may fail
+    assert watched._line(unit, Path("a.so"), Finding(place=0)) == 0
+    assert watched._line(unit, Path("a.so"), Finding(place=0x1000, line=7, text=b"a.cu")) == 7
+    assert len(commands) == 1
 
 
 @pytest.mark.parametrize(
