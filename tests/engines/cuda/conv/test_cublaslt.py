@@ -321,6 +321,7 @@ def test_factors_are_parts_of_other_tensors(library):
         library.preferences[-1][kinds.MIN_ALIGNMENT_A_BYTES],
         library.preferences[-1][kinds.MIN_ALIGNMENT_B_BYTES],
     ] == [8, 8]
+    assert library.preferences[-1][kinds.MAX_WORKSPACE_BYTES] == 32 << 20  # what NVIDIA advises for Hopper
 
 
 def test_matrices_that_begin_anywhere_are_said_to_be_aligned_less(library):

@@ -136,6 +136,16 @@ def test_slopes_have_room_in_shared_memory_beside_the_largest_rings(family):
     assert all(each.shared_bytes(shape) + 12 * each.tile_n + 16 * each.stages <= room for each in tactics)
 
 
+@pytest.mark.parametrize(("family", "beside"), [("mma", 0), ("simt", 1024)])
+def test_the_largest_ring_may_fill_shared_memory_and_not_more(monkeypatch, family, beside):
+    shape = square(1, 64, 512, 512, 3, SINGLE if family == "simt" else HALF)
+    largest = max(tactics_of(family, shape, 1000), key=lambda tactic: tactic.shared_bytes(shape))
+    need = -(-(largest.shared_bytes(shape) + shape.filter_bytes * largest.tile_n + beside) // 1024)
+    for room, offered in ((need, True), (need - 1, False)):
+        monkeypatch.setitem(SHARED_BYTES, 90, room)
+        assert (largest in tactics_of(family, shape, 1000)) is offered
+
+
 @pytest.mark.parametrize(
     "changes",
     [

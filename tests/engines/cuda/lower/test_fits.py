@@ -4,9 +4,10 @@ import numpy as np
 import onnx
 import pytest
 
+from pytrtplugins.engines.cuda.lower.fits import find_misfit
 from pytrtplugins.engines.cuda.lower.pipeline import lower
 from pytrtplugins.errors import DimsError, PytrtpluginsError
-from pytrtplugins.passes import prepare
+from pytrtplugins.passes import prepare, to_ir
 from tests.engines.cuda.host import run_on_host
 from tests.engines.operators import literal
 
@@ -108,3 +109,21 @@ def test_a_node_of_an_operators_definition_has_the_operators_name():
     inputs = {name: np.zeros((1, 1, *size)) for name, size in {"q": (2, 4), "k": (3, 5), "v": (3, 4)}.items()}
     with pytest.raises(DimsError, match=r"engine 'cuda': node 'y\.\w+' \(\w+\) cannot run on"):
         run_on_host(prepare(parsed(text, 23)), inputs)
+
+
+@pytest.mark.parametrize(
+    ("node", "dims"),
+    [
+        ("<int64[4] p = {1, 0, 1, 2}> { y = Pad (x, p) }", "(4, 5)"),
+        ("<int64[2] b = {0, 1}, int64[2] e = {1, 3}> { y = Slice (x, b, e) }", "(1, 2)"),
+        ("<int64[2] r = {2, 3}> { y = Tile (x, r) }", "(4, 9)"),
+        ("<int64[2] s = {3, 2}> { y = Reshape (x, s) }", "(3, 2)"),
+        ("{ y = Transpose (x) }", "(3, 2)"),
+    ],
+)
+def test_dims_that_a_model_declares_for_an_output_are_those_of_its_operator(node, dims):
+    """By the rule of the operator, else by ONNX's inference with the values of small constants."""
+    wrong = find_misfit(to_ir(parsed(f"(float[2,3] x) => (float[7,9] y) {node}"), checked=False))
+    assert f"output 'y' has the dims {dims}, the model declares (7, 9)" in str(wrong)
+    right = find_misfit(to_ir(parsed(f"(float[2,3] x) => (float[{dims[1:-1]}] y) {node}"), checked=False))
+    assert right is None

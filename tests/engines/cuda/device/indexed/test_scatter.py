@@ -119,3 +119,15 @@ def test_the_copy_comes_before_the_updates_in_whatever_order_streams_allow():
         found, _ = run_shuffled(execution, graph.inputs, seed)
         for name in sides:
             np.testing.assert_array_equal(found[name], wanted[name])
+
+
+@pytest.mark.parametrize(("count", "has_table"), [(2, True), (1000, True), (3000, False)])
+@pytest.mark.parametrize("op", ["ScatterElements", "ScatterND"])
+def test_updates_have_a_table_in_shared_memory_where_48_kib_hold_it(monkeypatch, op, count, has_table):
+    made, name = [], {"ScatterElements": "_elements_by_table", "ScatterND": "_slices_by_table"}[op]
+    real = getattr(scatter, name)
+    monkeypatch.setattr(scatter, name, lambda *given: made.append(given) or real(*given))
+    index = indices(5, count) if op == "ScatterElements" else indices(5, count, 1)
+    graph = Graph(x=random(5), i=index, u=random(count, seed=1))
+    assert graph.check(graph.add(op, "x", "i", "u"), rtol=1e-5, atol=1e-5)[-1] == "indexed"
+    assert bool(made) is has_table
