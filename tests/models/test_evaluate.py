@@ -1,5 +1,6 @@
 import json
 import math
+import sys
 import tarfile
 
 import numpy as np
@@ -113,6 +114,14 @@ def test_curves_hold_precision_at_101_recalls_and_their_means_are_the_figures(da
     np.testing.assert_allclose(dog, np.full(101, 0.5))
     assert [row.ap50 for row in result.classes] == pytest.approx([51 / 101, 0.5])
     assert result.map50 == pytest.approx((51 / 101 + 0.5) / 2)
+
+
+def test_a_bar_shows_on_a_terminal_how_many_images_were_looked_at(data, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    evaluate(Scripted(perfect()), data)
+    assert "3/3" in capsys.readouterr().err
+    evaluate(Scripted(perfect()), data, progress=False)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("limit", "images"), [(None, 3), (0, 1), (1, 1), (2, 2), (9, 3)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -23,7 +24,7 @@ from ..source import KERNELS, CompileUnit, compile_error
 __all__ = ["Launch", "available", "build", "compiler", "load", "open_library", "require_host", "source_file"]
 
 Launch = Callable[[tuple[int, int, int], tuple[int, int, int], Sequence[Any]], None]
-_OPTIONS = ("-std=c++17", "-O2", "-U_FORTIFY_SOURCE", "-fPIC", "-ffp-contract=off", "-fwrapv", "-w")
+_OPTIONS = shlex.split("-std=c++17 -O2 -U_FORTIFY_SOURCE -fPIC -ffp-contract=off -fwrapv -w")
 _FLAGS = ("-x", "c++", *_OPTIONS, "-shared")
 _HEADERS = "#include <pthread.h>\n#include <cmath>\n#include <cstdint>\n#include <cstring>\n"  # of host_shim.h
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -21,11 +22,11 @@ from . import host
 __all__ = ["load"]
 
 _CHECKS = "thread,signed-integer-overflow,integer-divide-by-zero,bounds,alignment"
-_FLAGS = (
-    *("-x", "c++", "-std=c++17", "-O1", "-gdwarf-4", "-fno-omit-frame-pointer", "-fPIC", "-ffp-contract=off", "-w"),
-    *("-U_FORTIFY_SOURCE", f"-fsanitize={_CHECKS}", "-fno-sanitize-recover=all", "-DPYTRT_HOST_WATCH"),
+_FLAGS = shlex.split(
+    "-x c++ -std=c++17 -O1 -gdwarf-4 -fno-omit-frame-pointer -fPIC -ffp-contract=off -w -U_FORTIFY_SOURCE "
+    f"-fsanitize={_CHECKS} -fno-sanitize-recover=all -DPYTRT_HOST_WATCH"
 )
-_PLAIN = ("-x", "c++", "-std=c++17", "-O2", "-fPIC", "-w", "-U_FORTIFY_SOURCE", "-fvisibility=hidden")
+_PLAIN = shlex.split("-x c++ -std=c++17 -O2 -fPIC -w -U_FORTIFY_SOURCE -fvisibility=hidden")
 _NONE, _OUTSIDE, _READ_ONLY, _RACE, _OVERFLOW, _BOUNDS, _MISALIGNED, _DIVISION, _SIGNAL, _TIME = range(10)
 _SHARED = -2
 _TURN = ForkLock()  # one launch at a time: handlers of signals belong to the process, a plan to its library
