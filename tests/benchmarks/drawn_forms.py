@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 from collections import Counter
 
 from benchmarks.forms.form import draw_forms
@@ -14,9 +13,6 @@ from benchmarks.node_tests import PASSED, REFUSED, Outcome, run_cases
 FEW, OLD_FEW = 3, 2
 """Forms of the newest version of an operator, and of each older one: 1,500 in all."""
 REPEATED = "repeated"
-multiprocessing.set_forkserver_preload(
-    [__name__, "onnx.reference", "onnxruntime"]
-)  # once, not in each process of `judged`
 
 
 def few(operators):

@@ -1,4 +1,4 @@
-"""Run the networks of `run_dims` on arrays beside protected pages, in a process of its own: guarded_runs ENGINE THREADS STEP."""
+"""Run the networks of `run_dims` on arrays beside protected pages, in a process of its own: guarded_runs ENGINE THREADS FIRST STEP."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -43,5 +43,5 @@ def check(name, engine_name, threads):
 
 
 if __name__ == "__main__":
-    for case in [*CASES][:: int(sys.argv[3])]:
+    for case in [*CASES][int(sys.argv[3]) :: int(sys.argv[4])]:
         print(f"{case}: {check(case, sys.argv[1], int(sys.argv[2]))}".strip(), flush=True)
