@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 _CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # PyTorch's threads do not take a core to wait
-MALLOC = "GLIBC_TUNABLES", "glibc.malloc.tcache_count=60000"
-if os.environ.get(MALLOC[0]) == MALLOC[1]:  # of a worker alone: what it starts has malloc's own checks of its lists
-    del os.environ[MALLOC[0]]
 _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 if _WORKERS > 1:  # the processes share the cores; all this is set before NumPy and PyTorch are imported
     for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -115,12 +112,6 @@ def _randomized(config: pytest.Config) -> bool:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """For ``-n auto``: one more than the cores that this process may use, since some tests wait."""
     return min(_CORES + 1, MAX_WORKERS)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes(config: pytest.Config, specs: object) -> None:
-    """Threads of workers keep more of the memory that they free: OpenVINO builds small networks in three quarters of the time."""
-    os.environ.setdefault(*MALLOC)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -1,6 +1,7 @@
 """Networks that worker processes make and export: the same as those made here, and what fails is said by the row."""
 
 import importlib.util
+import os
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from benchmarks.gpu.zoo_exports import FOLDER, Exports
 def test_workers_export_what_a_process_would_make_itself(tmp_path, monkeypatch):
     onnxruntime = pytest.importorskip("onnxruntime")
     monkeypatch.setenv(FOLDER, str(tmp_path))
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)  # one worker, since each imports PyTorch
     missing = [] if importlib.util.find_spec("timm") else ["repvgg_a2"]
     with Exports(["pointnet", *missing]) as exports:
         module, model = exports.load("pointnet")
