@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,9 @@ def fused_dims(node: ir.Node) -> list[Sequence[int]] | None:
     if is_op(node, "Suppress", DOMAIN):
         *images, rows, three = dims_of(node.outputs[0]) or ()
         return [(*dims[1][: len(images)], rows, three), (1,)]
+    if is_op(node, "PaddedNonZero", DOMAIN):
+        is_flat = len(dims_of(node.outputs[0]) or ()) == 2
+        return [(len(dims[0]), *([math.prod(dims[0])] if is_flat else dims[0])), (1,)]
     return [dims[0]] if node.op_type in PLAIN else None
 
 

@@ -34,7 +34,9 @@ from .gelu import FuseGelu
 from .hoist_activations import HoistActivations
 from .horizontal import FuseHorizontally
 from .matmul import FuseBiases, FuseMatMuls
+from .nonzeros import WriteNonZeros
 from .one_dimension import WriteAsImages
+from .padded_results import PADDED
 from .patches import GatherPatches, GatherWindows
 from .pool_reorg_stem import FusePools, FuseReorgs, FuseStem
 from .qdq import (
@@ -94,6 +96,7 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     (None, FoldCasts),
     (None, FoldCodes),
     ("pointwise", WriteSuppressions),
+    ("pointwise", WriteNonZeros),
     (None, WriteEinsums),
     (None, WriteAsImages),
     ("attention", FuseAttention),
@@ -186,8 +189,8 @@ def lower(
     if float_type is DType.FLOAT16 and not _has_float16(lowered.graph):
         hanging = data_dependent_values(lowered.graph)
         late = [node_name(node) for node in lowered.graph if not hanging.isdisjoint(node.outputs)]
-        scored = [node_name(node) for node in lowered.graph if is_op(node, "Suppress", DOMAIN)]
-        keep = [*_float_plugins(lowered.graph), *late, *scored, *coordinate_nodes(lowered.graph)]
+        chosen = [node_name(node) for node in lowered.graph if node.domain == DOMAIN and node.op_type in PADDED]
+        keep = [*_float_plugins(lowered.graph), *late, *chosen, *coordinate_nodes(lowered.graph)]
         convert_to_half(lowered, float_type, _float_inputs, keep)
         lowered.metadata_props[FREE_CASTS] = ""
     return lowered

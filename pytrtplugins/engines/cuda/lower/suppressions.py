@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from ....model.ir import add_constant, array_of, dims_of, dtype_of, is_op, operand, swap
+from ....model.ir import array_of, dims_of, dtype_of, is_op, operand
 from ....passes import Pass, PassResult
 from ....tensor import DType
-from ....utils.optional import require
 from ....utils.override import override
 from .data_dependent import data_dependent_values
-from .rewrite import DOMAIN
+from .padded_results import write_padded
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -69,11 +68,11 @@ def _matches(node: ir.Node) -> bool:
 
 
 def _rewrite(graph: ir.Graph, node: ir.Node) -> None:
-    onnx_ir, limits, scores = require("onnx_ir", extra="onnx"), _limits(node), node.inputs[1]
+    limits, scores = _limits(node), node.inputs[1]
     assert limits is not None
     assert scores is not None
     assert scores.shape is not None
-    name, (images, classes, boxes) = str(node.outputs[0].name), scores.shape
+    images, classes, boxes = scores.shape
     assert isinstance(classes, int)
     assert isinstance(boxes, int)
     rows = classes * min(limits[0], boxes)
@@ -82,18 +81,5 @@ def _rewrite(graph: ir.Graph, node: ir.Node) -> None:
         "score_threshold": limits[2],
         "center_point_box": node.attributes.get_int("center_point_box", 0),
     }
-    suppress = onnx_ir.node("Suppress", node.inputs[:2], attributes, domain=DOMAIN, name=node.name, num_outputs=2)
-    nodes, (room, count), is_free = [suppress], suppress.outputs, not isinstance(images, int)
-    room.shape, count.shape = onnx_ir.Shape([images, rows, 3] if is_free else [images * rows, 3]), onnx_ir.Shape([1])
-    if is_free:
-        flat = add_constant(graph, f"{name}.flat", np.array([-1, 3]))
-        nodes.append(onnx_ir.node("Reshape", [room, flat], name=f"{name}.reshape"))
-        nodes[-1].outputs[0].shape = onnx_ir.Shape([None, 3])
-    zeros = [add_constant(graph, f"{name}.{what}", np.array([0])) for what in ("begin", "axis")]
-    nodes.append(onnx_ir.node("Slice", [nodes[-1].outputs[0], zeros[0], count, zeros[1]], name=f"{name}.cut"))
-    for index, value in enumerate(value for each in nodes for value in each.outputs):
-        value.name, value.type = f"{name}.rows{index}", onnx_ir.TensorType(onnx_ir.DataType.INT64)
-    graph.insert_before(node, nodes)
-    result = nodes[-1].outputs[0]
-    swap(graph, [node], result)
-    result.shape = onnx_ir.Shape([None, 3])
+    room = [images * rows, 3] if isinstance(images, int) else [images, rows, 3]
+    write_padded(graph, node, "Suppress", node.inputs[:2], attributes, room, (-1, 3), 0)

@@ -27,6 +27,7 @@ from ..lower.einsum import WriteEinsums
 from ..lower.fits import find_misfit
 from ..lower.group_norm import GroupNormToLayerNorm
 from ..lower.long_rows import SplitLongRows
+from ..lower.padded_results import PADDED
 from ..lower.pipeline import FREE_CASTS, OptionalStep
 from ..lower.pointwise import GroupPointwise
 from ..lower.resampling import linear_blend
@@ -156,6 +157,8 @@ class _Planner:
             self.constants[outputs[0]] = np.asarray(value, tensors.dtype(outputs[0]).numpy)
         elif not node.domain and (results := constant_results(step, tensors)):
             self.constants.update(results)
+        elif op in PADDED and own and any(0 in tensors.dims(name) for name in inputs):  # nothing to choose from
+            self.constants.update({name: np.zeros(tensors.dims(name), np.int64) for name in outputs})
         elif op in ("Pointwise", "Rows") and own:
             self._add_generated(step)
         elif op in PLAIN and (own or not node.domain) and kinds.is_plain_activation(step, tensors):

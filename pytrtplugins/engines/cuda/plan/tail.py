@@ -24,6 +24,8 @@ __all__ = ["Tail", "check_operator", "check_operators", "check_types", "outer_re
 
 _FUSED = ("Attention", "Conv")
 """Fused nodes that mean more than operators of ONNX's that are called alike."""
+_OWN = ("Attention", "PaddedNonZero", "Patches", "Recurrent", "Suppress", "VolumePool")
+"""Operators of this engine's domain that have kernels and no function of arrays."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,11 @@ def check_operator(node: ir.Node) -> None:
     Raises:
         BuildError: it has not.
     """
-    own = ("Attention", "Patches", "Recurrent", "Suppress", "VolumePool") if node.domain == DOMAIN else ("Constant",)
-    known = node.domain in ("", DOMAIN) and node.op_type in (*OPS, *CONTROL_FLOW, *own)
+    known = node.domain in ("", DOMAIN) and node.op_type in (
+        *OPS,
+        *CONTROL_FLOW,
+        *(_OWN if node.domain else ("Constant",)),
+    )
     if not known and not is_plugin_node(node):
         raise BuildError(
             f"engine 'cuda' does not have the operator {node.domain or 'ai.onnx'}::{node.op_type} (node {node_name(node)!r}).\n"

@@ -6,7 +6,7 @@ import pytest
 from pytrtplugins.check.guard import Memory
 from pytrtplugins.cuda import CudaKernel
 from pytrtplugins.cuda.watch import ORDERS, Watch, watching
-from pytrtplugins.engines.cuda.device.indexed import pools, scatter
+from pytrtplugins.engines.cuda.device.indexed import nonzero, pools, scatter
 from pytrtplugins.engines.cuda.device.indexed.table import INDEXED, Node
 from pytrtplugins.engines.cuda.device.layout import linear
 from pytrtplugins.engines.cuda.device.moves import Source
@@ -21,34 +21,36 @@ RNG = generator(6)
 UPDATES, PLACES = random(3, 20, kind=np.float16), RNG.integers(-50, 50, (3, 20))
 
 
-def watched(op, inputs, output, attributes):
-    """What a kernel makes of an output, the same bits in each order of its threads."""
-    forms = [linear(array.shape, DType.of(array)) for array in (*inputs, output)]
-    sources = [Source(form.dims, index) for index, form in enumerate(forms[:-1])]
-    node = Node(op, {**attributes, "known": {}}, operands(forms[:-1], sources, forms[-1]), forms[-1:])
+def watched(op, inputs, outputs, attributes):
+    """What a kernel makes of its outputs, the same bits in each order of its threads."""
+    given, results = ([linear(array.shape, DType.of(array)) for array in arrays] for arrays in (inputs, outputs))
+    sources = [Source(form.dims, index) for index, form in enumerate(given)]
+    node = Node(op, {**attributes, "known": {}}, operands(given, sources, results[0]), results)
     source = INDEXED[op].write(node)
-    kernel, results = CudaKernel(source.text, "indexed", label="generated.cu"), []
+    kernel, found = CudaKernel(source.text, "indexed", label="generated.cu"), []
     for order in ORDERS:
         with Memory(at_end=order != "forward") as memory:
             arrays = [memory.array(f"x{i}", array.shape, array.dtype, read_only=True) for i, array in enumerate(inputs)]
-            arrays += [memory.array("y", output.shape, output.dtype), memory.array("flag", (1,), np.bool_)]
-            for array, values in zip(arrays, (*inputs, output), strict=False):
+            arrays += [memory.array(f"y{i}", array.shape, array.dtype) for i, array in enumerate(outputs)]
+            arrays.append(memory.array("flag", (1,), np.bool_))
+            for array, values in zip(arrays, (*inputs, *outputs), strict=False):
                 array[...] = values
             scratch = memory.array("scratch", (source.scratch,), np.uint8) if source.scratch else None
             with watching(Watch(memory.regions, order, races=True)) as watch:
                 kernel.launch(*arrays, scratch, threads=source.blocks * source.threads, block=source.threads)
             assert (watch.watched, watch.unwatched, memory.damage()) == (1, 0, "")
-            results.append(np.array(arrays[-2]))
-    for result in results[1:]:
-        np.testing.assert_array_equal(result, results[0])
-    return results[0]
+            found.append([np.array(array) for array in arrays[len(inputs) : -1]])
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            np.testing.assert_array_equal(other, one)
+    return found[0]
 
 
 @pytest.mark.parametrize("blocks", [1, 128])
 def test_updates_of_a_scatter(blocks, monkeypatch):
     monkeypatch.setattr(scatter, "_BLOCKS", blocks)
-    found = watched(
-        "ScatterElements", [PLACES, UPDATES], np.zeros((3, 50), np.float16), {"axis": 1, "reduction": "add"}
+    (found,) = watched(
+        "ScatterElements", [PLACES, UPDATES], [np.zeros((3, 50), np.float16)], {"axis": 1, "reduction": "add"}
     )
     sums = np.zeros((3, 50), np.float32)
     np.add.at(sums, (np.arange(3)[:, None], PLACES), UPDATES.astype(np.float32))
@@ -57,7 +59,7 @@ def test_updates_of_a_scatter(blocks, monkeypatch):
 
 def test_blocks_that_share_a_row():
     x = np.round(random(2, 2300), 1).astype(np.float16)
-    found = watched("ArgMax", [x], np.zeros((2, 1), np.int64), {"axis": 1})
+    (found,) = watched("ArgMax", [x], [np.zeros((2, 1), np.int64)], {"axis": 1})
     np.testing.assert_array_equal(found, x.argmax(1, keepdims=True))
 
 
@@ -68,4 +70,14 @@ def test_windows_that_reach_over_borders(threads, monkeypatch):
     at = {"kernel_shape": [3, 3], "strides": [1, 2], "pads": [1, 1, 1, 0]}
     padded = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 0)], constant_values=-np.inf)
     wanted = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))[:, :, :, ::2].max((-2, -1))
-    np.testing.assert_array_equal(watched("MaxPool", [x], np.zeros(wanted.shape, np.float16), at), wanted)
+    (found,) = watched("MaxPool", [x], [np.zeros(wanted.shape, np.float16)], at)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("threads", [4, 256])
+def test_blocks_that_write_behind_those_before(threads, monkeypatch):
+    monkeypatch.setattr(nonzero, "_THREADS", threads)
+    monkeypatch.setattr(nonzero, "_VALUES", 3)
+    x = np.round(random(3, 59)).astype(np.float32)
+    places, number = watched("PaddedNonZero", [x], [np.zeros((2, 177), np.int64), np.zeros(1, np.int64)], {})
+    np.testing.assert_array_equal(places[:, : number[0]], np.nonzero(x))
