@@ -17,7 +17,7 @@ RNG = generator(11)
 
 def sparse(*dims, kind=np.float32, share=0.3):
     """Values of which a share is not zero."""
-    values = RNG.integers(1, 100, dims) * np.where(RNG.random(dims) < 0.5, -1, 1) if kind != bool else np.ones(dims)
+    values = RNG.integers(1, 100, dims) * np.where(RNG.random(dims) < 0.5, -1, 1)
     return np.where(RNG.random(dims) < share, values, 0).astype(kind)
 
 
@@ -77,8 +77,10 @@ def test_free_dims_what_stands_before_and_behind():
         [helper.make_node(op, inputs, [output]) for op, inputs, output in nodes],
         "behind",
         [helper.make_tensor_value_info("x", 1, ["N", 3, "L"])],
-        [helper.make_tensor_value_info("rows", TensorProto.INT64, None)]
-        + [helper.make_tensor_value_info("values", TensorProto.FLOAT, None)],
+        [
+            helper.make_tensor_value_info("rows", TensorProto.INT64, None),
+            helper.make_tensor_value_info("values", TensorProto.FLOAT, None),
+        ],
         [helper.make_tensor("least", 1, [], [20.0])],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
