@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -231,12 +231,26 @@ def array_of(value: ir.Value | None) -> Any:
     return None if tensor is None else tensor.numpy()
 
 
-def add_constant(graph: ir.Graph, name: str, array: npt.ArrayLike, taken: set[str | None] | None = None) -> ir.Value:
-    """Add an initializer and return it; ``taken``: names that it must not get, by default those of the other initializers."""
+def add_constant(
+    graph: ir.Graph,
+    name: str,
+    array: npt.ArrayLike,
+    taken: set[str | None] | None = None,
+    order: Literal["C", "K"] = "C",
+) -> ir.Value:
+    """Add an initializer and return it.
+
+    Args:
+        graph: Where.
+        name: Its name, with a number behind it if that is taken.
+        array: Its values.
+        taken: Names that it must not get, by default those of the other initializers.
+        order: ``"K"``: the array may lie in memory in any order, so that a transposed one is not copied.
+    """
     onnx_ir = require("onnx_ir", extra="onnx", feature=_FEATURE)
     if taken is not None or name in graph.initializers:
         name = unused_name(name, {*graph.initializers} if taken is None else taken)
-    tensor = onnx_ir.Tensor(np.asarray(array, order="C"), name=name)
+    tensor = onnx_ir.Tensor(np.asarray(array, order=order), name=name)
     kind = onnx_ir.TensorType(tensor.dtype)
     value: ir.Value = onnx_ir.Value(name=name, shape=tensor.shape, type=kind, const_value=tensor)
     graph.register_initializer(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,33 +27,29 @@ def row_major(matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """
     if matrix.flags.c_contiguous:
         return matrix
-    copy = np.empty(matrix.shape, matrix.dtype)
-
-    def fill(begin: int) -> None:
-        part = np.s_[:, begin : begin + _LINES]
-        copy[part] = matrix[part]
-
-    _run(fill, range(0, matrix.shape[1], _LINES), matrix.nbytes)
+    copy, columns = np.empty(matrix.shape, matrix.dtype), matrix.T
+    fill_parts(copy.T, lambda part: np.copyto(copy.T[part], columns[part]))
     return copy
 
 
-def fill_parts(array: npt.NDArray[Any], fill: Callable[[slice], object]) -> npt.NDArray[Any]:
+def fill_parts(array: npt.NDArray[Any], fill: Callable[[slice], None]) -> npt.NDArray[Any]:
     """Call ``fill`` with slices that cover an array's first axis, in several threads where the array is large, and return the array.
 
-    NumPy lets other threads run while it copies, converts or takes many values.
+    A slice has few lines, so that what they touch stays in the cache. NumPy lets other threads run while it copies, converts or takes
+    many values.
     """
-    length = len(array)
-    step = max(1, -(-length // _THREADS)) if array.nbytes >= _THREADED else max(1, length)
-    _run(lambda begin: fill(slice(begin, begin + step)), range(0, length, step), array.nbytes)
+    lines = range(0, len(array), _LINES)
+    if array.nbytes < _THREADED or len(lines) < 2:
+        _fill_lines(lines, fill)
+        return array
+    share = -(-len(lines) // _THREADS)
+    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
+        shares = [lines[first : first + share] for first in range(0, len(lines), share)]
+        for _ in pool.map(_fill_lines, shares, itertools.repeat(fill)):
+            pass
     return array
 
 
-def _run(work: Callable[[int], object], begins: range, size: int) -> None:
-    """Call a function for each number, in several threads if it fills so many bytes in all."""
-    if size < _THREADED or len(begins) < 2:
-        for begin in begins:
-            work(begin)
-        return
-    with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
-        for _ in pool.map(work, begins):
-            pass
+def _fill_lines(begins: range, fill: Callable[[slice], None]) -> None:
+    for begin in begins:
+        fill(slice(begin, begin + _LINES))

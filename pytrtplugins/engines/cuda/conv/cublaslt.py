@@ -142,7 +142,7 @@ class CublasLtProvider:
         kind, (k, c) = problem.x.dtype.numpy, (problem.y.dims[1], problem.x.dims[1])
 
         def weight_matrix() -> npt.NDArray[Any]:
-            return operands.weights.reshape(k, c).astype(kind)
+            return operands.channels_last(problem.x.dtype).reshape(k, c)
 
         return operands.on_device(self.device, ("kc", kind), k * c * kind.itemsize, weight_matrix)
 

@@ -365,9 +365,11 @@ def _filters(problem: ConvProblem) -> int:
 
 def _pack_weights(problem: ConvProblem, operands: Operands) -> npt.NDArray[Any]:
     """Weights as (K, R, S, C / group), padded to `_filters` and `_channels`, in the type of the input."""
-    k, c, _, _ = operands.weights.shape
-    padding = [(0, _filters(problem) - k), (0, 0), (0, 0), (0, _channels(problem) // problem.groups - c)]
-    return np.pad(operands.weights.transpose(0, 2, 3, 1), padding).astype(problem.x.dtype.numpy)
+    weights = operands.channels_last(problem.x.dtype)
+    k, _, c = weights.shape
+    padding = [(0, _filters(problem) - k), (0, 0), (0, _channels(problem) // problem.groups - c)]
+    padded = np.pad(weights, padding)
+    return padded.reshape(len(padded), *problem.kernel, -1)
 
 
 def _pad(values: npt.NDArray[np.float32], size: int) -> npt.NDArray[np.float32]:

@@ -46,7 +46,8 @@ class SkinnyGemmProvider(SpecializedProvider):
         k, c, kind, padded = problem.y.dims[1], problem.x.dims[1], problem.x.dtype.numpy, _padded(problem)
 
         def packed() -> npt.NDArray[Any]:
-            return to_stored(np.pad(operands.weights.reshape(k, c), [(0, 0), (0, padded - c)]).astype(kind))
+            rows = operands.channels_last(problem.x.dtype).reshape(k, c)
+            return to_stored(np.pad(rows, [(0, 0), (0, padded - c)]))
 
         weights = operands.on_device(self.device, ("kc", padded, kind), k * padded * kind.itemsize, packed)
         return fixed_launch(self.device, kernel, problem, weights, operands)

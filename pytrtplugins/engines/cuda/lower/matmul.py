@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ....model.ir import add_constant, array_of, dims_of, is_op, only_read_by, operand, swap
-from ....utils.matrices import row_major
 from ....utils.optional import require
 from .epilogue import comes_from_constants, fused_convolution
 from .rewrite import DOMAIN, Rewrite, has_residual, has_rows, is_float, scale_of, weight_dims
@@ -86,7 +85,7 @@ class FuseMatMuls(Rewrite[_Product]):
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Product) -> None:
         """Put the engine's node in its place."""
         name = str(node.outputs[0].name)
-        filters = add_constant(graph, f"{name}.weights", row_major(match.weights)[..., None, None])
+        filters = add_constant(graph, f"{name}.weights", match.weights[..., None, None], order="K")
         if match.origin is not None:
             filters = _dequantize_filters(graph, node, match.origin, filters)
         beta = node.attributes.get_float("beta", 1.0)
