@@ -22,7 +22,6 @@ from .half import STAYS_FLOAT
 from .shape_values import SymbolicShapeValues
 
 if TYPE_CHECKING:
-    import onnx
     import onnx_ir as ir
 
 __all__ = ["PropagateConstants"]
@@ -254,7 +253,8 @@ class PropagateConstants(Pass):
         if not is_small_arithmetic(node, arrays):
             return False
         try:
-            result = COMPUTED[node.op_type](node, *arrays)
+            with np.errstate(all="ignore"):
+                result = COMPUTED[node.op_type](node, *arrays)
         except (ArithmeticError, LookupError, TypeError, ValueError):
             return False
         if result is None:
@@ -305,7 +305,8 @@ class PropagateConstants(Pass):
             return None
         if node.op_type in COMPUTED:
             try:
-                result = COMPUTED[node.op_type](node, *arrays)
+                with np.errstate(all="ignore"):
+                    result = COMPUTED[node.op_type](node, *arrays)
             except (ArithmeticError, LookupError, TypeError, ValueError):  # the engine says what is wrong when it runs
                 return None
             if result is not None:
@@ -334,12 +335,12 @@ class PropagateConstants(Pass):
         return node.attributes["then_branch" if condition.reshape(()) else "else_branch"].as_graph()
 
 
-def _type_proto(value: ir.Value) -> onnx.TypeProto:
-    """A tensor's type as ONNX writes it; of other values by onnx-ir, which takes longer."""
-    onnx_ir = require("onnx_ir", extra="onnx")
+def _type_proto(value: ir.Value) -> Any:
+    """A tensor's ``TypeProto``, without onnx-ir's, which takes longer, for all but sequences and the like."""
+    onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
     if value.type is None or type(value.type) is not onnx_ir.TensorType:
-        return onnx_ir.serde.serialize_value(value).type  # type: ignore[no-any-return]
-    proto: onnx.TypeProto = require("onnx", extra="onnx").TypeProto()
+        return onnx_ir.serde.serialize_value(value).type
+    proto = onnx.TypeProto()
     proto.tensor_type.elem_type = value.type.dtype
     if value.shape is not None:
         proto.tensor_type.shape.SetInParent()

@@ -32,7 +32,7 @@ def row_major(matrix: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return copy
 
 
-def fill_parts(array: npt.NDArray[Any], fill: Callable[[slice], None]) -> npt.NDArray[Any]:
+def fill_parts(array: npt.NDArray[Any], fill: Callable[[slice], object]) -> npt.NDArray[Any]:
     """Call ``fill`` with slices that cover an array's first axis, in several threads where the array is large, and return the array.
 
     A slice has few lines, so that what they touch stays in the cache. NumPy lets other threads run while it copies, converts or takes
@@ -50,6 +50,6 @@ def fill_parts(array: npt.NDArray[Any], fill: Callable[[slice], None]) -> npt.ND
     return array
 
 
-def _fill_lines(begins: range, fill: Callable[[slice], None]) -> None:
+def _fill_lines(begins: range, fill: Callable[[slice], object]) -> None:
     for begin in begins:
         fill(slice(begin, begin + _LINES))
