@@ -11,7 +11,8 @@ from pytrtplugins.passes import PropagateConstants
 from pytrtplugins.passes.constant_operators import COMPUTED, is_small_arithmetic
 from tests.engines.operators import ints, model_of
 
-F, I32, BOOLS = np.float32([[1.5, -2, 3e38]]), np.int32([[3], [-4]]), np.array([True, False, True])
+F, I32 = np.array([[1.5, -2, 3e38]], np.float32), np.array([[3], [-4]], np.int32)
+BOOLS = np.array([True, False, True])
 
 
 def floats(*values):
@@ -102,5 +103,5 @@ def test_without_folding_nodes_stay_and_their_values_are_known():
     graph = to_ir(model)
     PropagateConstants(folds=False)(graph)
     assert [node.op_type for node in graph.graph] == ["Shape", "Concat", "Reshape"]
-    assert graph.graph.outputs[0].shape[1] == 4
+    assert list(graph.graph.outputs[0].shape or ())[1:] == [4]
     np.testing.assert_array_equal(graph.graph.node(1).outputs[0].const_value.numpy(), [-1, 4])
