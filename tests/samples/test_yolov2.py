@@ -136,7 +136,7 @@ def test_int8_and_fp8_start_from_the_shipped_cache(sample, precision):
     """INT8 finds it beside the network; FP8, which only engine reference has on a CPU, takes it for smaller images."""
     words = ["--int8"]
     if precision == "fp8":
-        words = [*small(), "--fp8", "--engine", "reference", "--cache", MODEL.with_suffix(".cache")]
+        words = [*small(), "--fp8", "--engine", "reference", "--cache", str(MODEL.with_suffix(".cache"))]
     if not MODEL.with_suffix(".cache").exists():
         pytest.skip(f"{MODEL}.cache has not been made: python samples/yolov2.py --int8 --calibration IMAGES chelsea")
     code, out, err = sample(*words, "chelsea")
