@@ -90,7 +90,7 @@ def test_a_plot_has_its_axes_its_legend_and_its_numbers(plot):
     axes = figure.axes[0]
     assert axes.get_yscale() == "log"
     for line, values in zip(axes.get_lines(), lines, strict=True):
-        np.testing.assert_allclose(line.get_ydata(), values)  # type: ignore[call-overload]
+        np.testing.assert_allclose(line.get_ydata(), values)
     if plot == "front":
         assert [list(line.get_xdata()) for line in axes.get_lines()[:2]] == [[4, 5, 7, 8], [20]]
         assert axes.get_xlabel() == "latency, µs"
