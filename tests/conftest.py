@@ -46,26 +46,14 @@ if sys.platform == "linux" and hasattr(ctypes.CDLL(None), "mallopt"):
     ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 32 << 20)  # the largest that glibc takes
     ctypes.CDLL(None).mallopt(M_TRIM_THRESHOLD, 512 << 20)
 
-# tests that may end their process run in forks of a server, which has imported what they need and has run nothing
-multiprocessing.set_forkserver_preload(
-    [
-        *(
-            "onnx.reference",
-            "onnxruntime",
-            "openvino",
-            "tests.benchmarks.drawn_forms",
-            "tests.benchmarks.test_damaged_forms",
-        ),
-        *(
-            "tests.engines.host.test_elements",
-            "tests.engines.openvino.test_known_errors",
-            "tests.engines.test_node_tests",
-        ),
-    ]
-)
-
 if hasattr(os, "register_at_fork"):  # a fork must not take apart what has threads in its parent, such as grpc's servers
     os.register_at_fork(after_in_child=gc.freeze)
+    # tests that may end their process run in forks of a server, which has imported what they need and has run nothing
+    own = ["benchmarks.drawn_forms", "benchmarks.test_damaged_forms", "engines.host.test_elements"]
+    own += ["engines.openvino.test_known_errors", "engines.test_node_tests"]
+    multiprocessing.set_forkserver_preload(
+        ["onnx.reference", "onnxruntime", "openvino", *(f"tests.{name}" for name in own)]
+    )
 
 settings.register_profile("deterministic", derandomize=True, database=None, deadline=None, max_examples=30)
 # where CI is set, Hypothesis derandomizes by default

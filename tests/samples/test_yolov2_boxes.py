@@ -104,12 +104,12 @@ def test_a_run_learns_every_box_and_says_how_many(tmp_path: Path, capsys, monkey
     assert (load_photos(photos, CPU, side=64).boxes[..., 0] >= 0).sum(1).max() == 150  # objects of the mAP
     seen, draw = [], task.Detection.draw
     monkeypatch.setattr(task.Detection, "draw", lambda self, *given: seen.append(draw(self, *given)) or seen[-1])
-    line = ["--data", str(folder), *TINY, "--sizes", "416", "--batch", "6", "--steps", "1", "--device", "cpu"]
+    line = ["--data", str(folder), *TINY, "--sizes", "320", "--batch", "6", "--steps", "1", "--device", "cpu"]
     line += ["--loader", loader, "--workers", "0", "--mosaic", "0", "--mixup", "0", "--output"]
     assert train_yolov2.main([*line, str(tmp_path / "a")]) == 0
     limits = boxes.BoxLimits.of(photos)
     assert limits.photo == 150
-    assert f"{limits.text(6, 416)}\n" in capsys.readouterr().out
+    assert f"{limits.text(6, 320)}\n" in capsys.readouterr().out
     if loader == "dataloader":  # each photo of the batch is one image
         assert seen[0][2].sum(1).max() > 50
     assert train_yolov2.main([*line, str(tmp_path / "b"), "--boxes", "10"]) == 0
