@@ -64,10 +64,10 @@ class Counted(SameBatch):
 
     num_outputs: ClassVar[int] = 3
 
-    def compute(self, x):
+    def compute(self, x):  # type: ignore[override]
         raise NotImplementedError
 
-    def output_dims(self, x):
+    def output_dims(self, x):  # type: ignore[override]
         if x[0] == 1:
             raise DimsError("one")
         return ((SymbolicDim("count"),),)

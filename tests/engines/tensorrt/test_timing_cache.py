@@ -90,7 +90,7 @@ def test_addresses_are_a_gpus_unless_a_test_has_other_memory(monkeypatch):
     gpu.view(64, (2, 3), DType.FLOAT16)
     gpu.stream(7)
     assert calls == [(cupy, 64, (2, 3), np.dtype(np.float16), gpu), (cupy, 7)]
-    with use_memory("another") as other:
+    with use_memory("another") as other:  # type: ignore[type-var]
         assert current_memory() == other == "another"
     assert current_memory() is gpu
     computed = []
