@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib.util
 import logging
 import multiprocessing
 import os
@@ -51,9 +52,9 @@ if hasattr(os, "register_at_fork"):  # a fork must not take apart what has threa
     # tests that may end their process run in forks of a server, which has imported what they need and has run nothing
     own = ["benchmarks.drawn_forms", "benchmarks.test_damaged_forms", "engines.host.test_elements"]
     own += ["engines.openvino.test_known_errors", "engines.test_node_tests"]
-    multiprocessing.set_forkserver_preload(
-        ["onnx.reference", "onnxruntime", "openvino", *(f"tests.{name}" for name in own)]
-    )
+    libraries = ["onnx.reference", "onnxruntime", "openvino"]
+    if all(importlib.util.find_spec(name.partition(".")[0]) for name in libraries):  # else the modules end the server
+        multiprocessing.set_forkserver_preload([*libraries, *(f"tests.{name}" for name in own)])
 
 settings.register_profile("deterministic", derandomize=True, database=None, deadline=None, max_examples=30)
 # where CI is set, Hypothesis derandomizes by default

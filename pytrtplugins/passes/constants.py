@@ -217,8 +217,12 @@ class PropagateConstants(Pass):
         if is_output and (len(node.outputs) > 1 or node.op_type in ("Constant", "Identity")):
             return False
         if node.op_type == "Constant":
-            if not node.attributes or constant(node.outputs[0]) is None:
+            tensor = constant(node.outputs[0]) if node.attributes else None
+            if tensor is None:
                 return False
+            value = node.outputs[0]
+            if value.shape is None or value.type is None:  # of a function's body, which no inference has seen
+                value.shape, value.type = tensor.shape, require("onnx_ir", extra="onnx").TensorType(tensor.dtype)
             self._folded.append(node)
             return True
         shape_value = self._partial.constant(node.outputs[0]) if node.outputs else None

@@ -351,7 +351,7 @@ class CudaEngine(Engine):
     def _attention_maker(self) -> AttentionMaker:
         own = "handwritten-kernels" not in self.disabled and self.device.capability >= MATRIX_UNITS
         plain = functools.partial(attention, matrix_units=own)
-        return plain if "cudnn-kernels" in self.disabled else CudnnAttention(self.device, plain)
+        return plain if "cudnn-kernels" in self.disabled else CudnnAttention(self.device, plain, has_tiles=own)
 
     def _selector(self, plan: SavedPlan | None) -> ConvSelector:
         direct, time = DirectProvider(self.device), SearchTime(cudnn_seconds(self.options))

@@ -12,11 +12,13 @@ from ..device.attention import AttentionMaker, AttentionProblem, Operand, attent
 from ..device.device import CudaDevice, Tensor
 from ..device.nhwc import Launch
 
-__all__ = ["CudnnAttention", "suits_cudnn"]
+__all__ = ["CudnnAttention", "fits_one_tile", "suits_cudnn"]
 
 _Q, _K, _V, _BIAS, _Y = range(1, 6)
 _OLDEST, _MAX_HEAD, _VECTOR = 80, 256, 8
 """Compute capability and values of a head that cuDNN's documentation names, and how many float16 fill 16 bytes."""
+_TILE, _BIASED_HEAD = 64, 32
+"""Rows and keys of a tile of attention_mma.cu; values of a head up to which it is faster than cuDNN with a bias, too."""
 Dims = tuple[int, ...]
 _Plan = tuple[Any, int, int]
 """A graph, the number of one of its plans, which is built, and the bytes of its workspace."""
@@ -30,10 +32,11 @@ class CudnnAttention:
     Args:
         device: The GPU.
         other: Makes what cuDNN does not.
+        has_tiles: Whether ``other`` makes what one tile of attention_mma.cu holds, too, where that is faster.
     """
 
-    def __init__(self, device: CudaDevice, other: AttentionMaker = attention) -> None:
-        self.device, self._else = device, other
+    def __init__(self, device: CudaDevice, other: AttentionMaker = attention, has_tiles: bool = False) -> None:
+        self.device, self._else, self._has_tiles = device, other, has_tiles
         self._lock = threading.RLock()
         self._plans: dict[AttentionProblem, _Plan | None] = {}
 
@@ -48,7 +51,8 @@ class CudnnAttention:
 
     def __call__(self, problem: AttentionProblem, q: Tensor, k: Tensor, v: Tensor, y: Tensor, bias: Any) -> Launch:
         """Make a function that queues the attention, by cuDNN if it has a kernel."""
-        plan = self._plan(problem) if self.device.capability >= _OLDEST and suits_cudnn(problem) else None
+        suits = suits_cudnn(problem) and not (self._has_tiles and fits_one_tile(problem))
+        plan = self._plan(problem) if self.device.capability >= _OLDEST and suits else None
         if plan is None:
             return self._else(problem, q, k, v, y, bias)
         graph, index, size = plan
@@ -137,6 +141,18 @@ def suits_cudnn(problem: AttentionProblem) -> bool:
     )
     fits = not any(size % _VECTOR or size > _MAX_HEAD for size in (head, values)) and min(problem.dims) > 0
     return fits and not repeated and all(map(_is_half, operands))
+
+
+def fits_one_tile(problem: AttentionProblem) -> bool:
+    """Whether a problem that suits cuDNN is faster in one tile of attention_mma.cu.
+
+    Measured on an H200 in CUDA graphs, in microseconds of cuDNN 9.19 and of the tile: 49 rows with a bias, 64 windows, 3 heads of 32
+    values 10.6 and 6.9; 16 windows, 6 heads 7.0 and 6.3; 64 rows likewise 10.8 and 7.2; 50 rows, 12 heads of 64 values without a bias
+    6.0 and 5.0; 64 rows with one 7.1 and 7.5.
+    """
+    *_, rows, keys, head, values = problem.dims
+    most = _TILE if problem.bias is None else _BIASED_HEAD
+    return max(rows, keys) <= _TILE and max(head, values) <= most
 
 
 def _is_half(operand: Operand) -> bool:

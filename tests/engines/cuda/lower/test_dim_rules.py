@@ -114,7 +114,7 @@ def computed(model, arrays):
 
 
 def test_rules_are_of_operators_that_onnx_or_this_engine_has():
-    assert [name for domain, name in RULES if domain != DOMAIN and not onnx.defs.has(name, domain)] == ["GeluTanh"]
+    assert [name for domain, name in RULES if domain != DOMAIN and not onnx.defs.has(name, domain)] == []
     assert {"Concat", "Conv", "Gemm", "MatMul", "Reshape", "ScatterND", "Split", "Transpose"} <= {
         name for _, name in RULES
     }

@@ -220,6 +220,31 @@ def test_what_is_asked_for(changes, suits):
     assert suits_cudnn(problem(**changes)) is suits
 
 
+@pytest.mark.parametrize(
+    ("rows", "keys", "head", "biased", "fits"),
+    [
+        (64, 64, 32, True, True),
+        (65, 64, 32, True, False),
+        (64, 65, 32, True, False),
+        (64, 64, 40, True, False),
+        (64, 64, 64, False, True),
+        (1, 8, 64, False, True),
+        (64, 64, 72, False, False),
+    ],
+)
+def test_one_tile_runs_on_the_own_kernel_where_that_is_faster(frontend, rows, keys, head, biased, fits):
+    given = {"dims": (B, H, rows, keys, head, head), "bias": HALF_MASK if biased else None}
+    sizes = {"q": rows, "k": keys, "v": keys, "y": rows}
+    given |= {name: operand((B, H, length, head)) for name, length in sizes.items()}
+    zeros = [filled(linear((B, H, length, head), DType.FLOAT16), 0) for length in sizes.values()]
+    arrays = [replace(each, flat=each.flat.view(OnGpu)) for each in zeros]
+    own: dict[bool, list] = {True: [], False: []}
+    for has_tiles, asked in own.items():
+        maker = CudnnAttention(device(), lambda *operands, asked=asked: asked.append(operands), has_tiles)  # type: ignore[misc]
+        maker(problem(**given), *arrays, bias=np.zeros(80, np.float16).view(OnGpu) if biased else None)
+    assert [len(asked) for asked in own.values()] == [fits, 0]
+
+
 def test_nothing_of_cudnn_is_loaded_for_float32(monkeypatch):
     monkeypatch.setitem(sys.modules, "cudnn", None)
     memory = filled(linear((math.prod((B, H, N, D)),), DType.FLOAT32), 1)
