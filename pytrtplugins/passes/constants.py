@@ -222,7 +222,8 @@ class PropagateConstants(Pass):
                 return False
             value = node.outputs[0]
             if value.shape is None or value.type is None:  # of a function's body, which no inference has seen
-                value.shape, value.type = tensor.shape, require("onnx_ir", extra="onnx").TensorType(tensor.dtype)
+                onnx_ir = require("onnx_ir", extra="onnx")
+                value.shape, value.type = onnx_ir.Shape([*tensor.shape]), onnx_ir.TensorType(tensor.dtype)
             self._folded.append(node)
             return True
         shape_value = self._partial.constant(node.outputs[0]) if node.outputs else None

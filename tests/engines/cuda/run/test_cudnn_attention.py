@@ -240,7 +240,7 @@ def test_one_tile_runs_on_the_own_kernel_where_that_is_faster(frontend, rows, ke
     arrays = [replace(each, flat=each.flat.view(OnGpu)) for each in zeros]
     own: dict[bool, list] = {True: [], False: []}
     for has_tiles, asked in own.items():
-        maker = CudnnAttention(device(), lambda *operands, asked=asked: asked.append(operands), has_tiles)  # type: ignore[misc]
+        maker = CudnnAttention(device(), lambda *operands, asked=asked: asked.append(operands), has_tiles)
         maker(problem(**given), *arrays, bias=np.zeros(80, np.float16).view(OnGpu) if biased else None)
     assert [len(asked) for asked in own.values()] == [fits, 0]
 
