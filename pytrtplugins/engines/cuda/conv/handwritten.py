@@ -36,10 +36,7 @@ class HandwrittenProvider:
 
     def tactics(self, problem: ConvProblem) -> Sequence[str]:
         """Sizes that fit; none for TF32, depthwise convolutions, images that are rounded."""
-        return [
-            tactic.name
-            for tactic in _fitting(self.name, self.device.capability, ConvShape.of(problem), self.max_tactics)
-        ]
+        return [tactic.name for tactic in self._fitting(ConvShape.of(problem), self.max_tactics)]
 
     def compile(self, problem: ConvProblem, tactic: str) -> None:
         """Compile a size.
@@ -96,20 +93,25 @@ class HandwrittenProvider:
     def _sizes(self, problem: ConvProblem, tactic: str) -> tuple[Tactic, ConvShape]:
         """The sizes of a tactic, which a file or the disk may name, once it is known that they fit the problem."""
         sizes, shape = Tactic.parse(self.name, tactic), ConvShape.of(problem)
-        if shape is None or sizes not in _fitting(self.name, self.device.capability, shape, _ALL):
+        if shape is None or sizes not in self._fitting(shape, _ALL):
             raise ValueError(f"kernels of {self.name!r} do not have the tactic {tactic!r}")
         return sizes, shape
 
+    def _fitting(self, shape: ConvShape | None, max_tactics: int) -> Sequence[Tactic]:
+        return _fitting(self.name, self.device.capability, self.device.multiprocessors, shape, max_tactics)
+
 
 @functools.lru_cache(4096)
-def _fitting(family: str, capability: int, shape: ConvShape | None, max_tactics: int) -> Sequence[Tactic]:
+def _fitting(
+    family: str, capability: int, multiprocessors: int, shape: ConvShape | None, max_tactics: int
+) -> Sequence[Tactic]:
     if shape is None or shape.unsupported():
         return []
     if family == "mma":
         return mma_tactics(shape, capability, max_tactics)
     if family == "simt":
-        return simt_tactics(shape, capability, max_tactics=max_tactics)
+        return simt_tactics(shape, capability, multiprocessors, max_tactics)
     if capability != 90:
         return []
     tactics = halo_tactics if family == "halo" else hopper_tactics
-    return tactics(shape, max_tactics=max_tactics)
+    return tactics(shape, multiprocessors, max_tactics)

@@ -42,6 +42,10 @@ from tests.engines.cuda.conv.shapes import (
 WINDOW: dict[str, Any] = {"kernel": (3, 3), "pads": (1, 1, 1, 1), "activation": "leaky", "bounds": (0.1, 0.0)}
 
 
+def gpu(capability=90, multiprocessors=132):
+    return SimpleNamespace(capability=capability, multiprocessors=multiprocessors)
+
+
 def problem(kind=HALF, channels=32, filters=64, to=None, **changes):
     x, y = channels_last((2, channels, 16, 16), kind), channels_last((2, filters, 16, 16), to or kind)
     return replace(ConvProblem(x=x, y=y, **WINDOW), **changes)
@@ -159,7 +163,7 @@ def test_the_largest_ring_may_fill_shared_memory_and_not_more(monkeypatch, famil
 )
 def test_what_the_kernels_cannot_compute_gets_no_tactics(changes):
     for family in ("hopper", "halo", "mma", "simt"):
-        provider = HandwrittenProvider(SimpleNamespace(capability=90), family)
+        provider = HandwrittenProvider(gpu(), family)
         assert provider.tactics(problem(**changes)) == []
 
 
@@ -167,7 +171,7 @@ def test_what_the_kernels_cannot_compute_gets_no_tactics(changes):
 @pytest.mark.parametrize(("kind", "capability"), [(HALF, 80), (INT8, 80), (FP8, 89)])
 @pytest.mark.parametrize("width", [1, 4, 8, 13, 32, 64, 128, 256])
 def test_groups_of_any_width_get_tactics_that_fit(family, kind, capability, width):
-    groups, device = max(2, 160 // width), SimpleNamespace(capability=capability if family == "mma" else 90)
+    groups, device = max(2, 160 // width), gpu(capability if family == "mma" else 90)
     channels, filters = groups * width, groups * width * (2 if width == 1 else 1)
     found = problem(kind, channels=channels, filters=filters, groups=groups)
     shape, names = ConvShape.of(found), HandwrittenProvider(device, family).tactics(found)
@@ -199,9 +203,22 @@ def test_groups_reach_the_kernel():
     assert mma_tactics(square(1, 8, 64, 64, 3, HALF))[0].definitions(square(1, 8, 64, 64, 3, HALF))["GROUPED"] == 0
 
 
+@pytest.mark.parametrize("family", ["hopper", "halo", "simt"])
+def test_a_gpu_of_fewer_multiprocessors_tries_other_tactics_first(family):
+    """With K split among blocks only while that gives multiprocessors something to do."""
+    asked = problem(SINGLE if family == "simt" else HALF, tensor_cores=family != "simt", channels=512, filters=512)
+    large, small = (
+        HandwrittenProvider(gpu(multiprocessors=count), family, 1 << 30).tactics(asked) for count in (132, 8)
+    )
+    assert large != small
+    if family != "simt":
+        assert not any(Tactic.parse(family, name).split_k > 1 for name in small)
+        assert any(Tactic.parse(family, name).split_k > 1 for name in large)
+
+
 @pytest.mark.parametrize("capability", [80, 89, 90, 120])
 def test_true_float32_has_a_family_of_its_own(capability):
-    device = SimpleNamespace(capability=capability)
+    device = gpu(capability)
     assert HandwrittenProvider(device, "simt").tactics(problem(SINGLE, channels=3, tensor_cores=False))
     assert HandwrittenProvider(device, "mma").tactics(problem(SINGLE, tensor_cores=False)) == []
 
@@ -210,7 +227,7 @@ def test_a_float32_image_is_read_as_it_is():
     taken = first(SINGLE, tensor_cores=False)
     shape = ConvShape.of(taken)
     assert (shape.c, shape.x_pitch, shape.planes, shape.pool, shape.unsupported()) == (4, 1, 3, True, "")
-    assert HandwrittenProvider(SimpleNamespace(capability=80), "simt").tactics(taken)
+    assert HandwrittenProvider(gpu(80), "simt").tactics(taken)
     for image in (first(HALF), first(SINGLE), first(SINGLE, channels=5, tensor_cores=False)):
         assert ConvShape.of(image) is None
 
@@ -219,12 +236,12 @@ def test_a_float32_image_is_read_as_it_is():
     ("family", "capability"), [("hopper", 80), ("hopper", 100), ("halo", 80), ("halo", 100), ("mma", 75)]
 )
 def test_a_gpu_without_the_instructions_gets_no_tactics(family, capability):
-    assert HandwrittenProvider(SimpleNamespace(capability=capability), family).tactics(problem()) == []
+    assert HandwrittenProvider(gpu(capability), family).tactics(problem()) == []
 
 
 @pytest.mark.parametrize("kind", [HALF, INT8])
 def test_the_stems_kernel_is_offered_for_images_of_few_channels(kind):
-    assert StemProvider(SimpleNamespace(capability=80)).tactics(first(kind)) == ["stem"]
+    assert StemProvider(gpu(80)).tactics(first(kind)) == ["stem"]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +257,7 @@ def test_the_stems_kernel_is_offered_for_images_of_few_channels(kind):
     ],
 )
 def test_it_is_not_offered_for_anything_else(capability, changes):
-    assert StemProvider(SimpleNamespace(capability=capability)).tactics(first(**changes)) == []
+    assert StemProvider(gpu(capability)).tactics(first(**changes)) == []
 
 
 def test_a_fused_problem_counts_the_operations_of_all_its_pixels():
