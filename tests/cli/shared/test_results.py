@@ -13,8 +13,8 @@ import pytest
 
 from pytrtplugins import models
 from pytrtplugins.cli.shared import results
+from pytrtplugins.cli.shared.keys import Key, keys, result_types
 from pytrtplugins.cli.shared.results import to_json
-from tests.cli.shared.keys import Key, keys, result_types
 from tests.cli.shared.test_common import COMMANDS
 from tests.engines.networks import conv_net
 

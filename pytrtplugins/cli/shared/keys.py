@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytrtplugins.cli.shared.results import Result
+from .results import Result
+
+__all__ = ["Key", "keys", "result_types"]
 
 _WORDS = {
     str: "text",
@@ -59,8 +61,9 @@ def keys(cls: type, path: str = "") -> Iterator[Key]:
 def _deferred_classes() -> dict[str, Any]:
     """Classes in annotations of results that their modules do not import at run time, by name."""
     from darknet2caffe.inspect import Row
-    from pytrtplugins.engines import Arithmetic
-    from pytrtplugins.engines.cuda.profile import StepTime
+
+    from ...engines import Arithmetic
+    from ...engines.cuda.profile import StepTime
 
     return {"Arithmetic": Arithmetic, "Row": Row, "StepTime": StepTime}
 
