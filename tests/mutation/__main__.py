@@ -214,6 +214,7 @@ def report(chosen: dict[Mutant, Room], places: Mapping[str, int], given: argpars
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that forked processes end too
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+    os.environ["XDG_CACHE_HOME"] = str(BUILD / "cache")  # what wrong code keeps must not reach the user's tests
     for library in LIBRARIES:
         importlib.import_module(library)
     same = known_equivalent()
