@@ -184,10 +184,10 @@ class InputAlone(Doubled):
 @pytest.fixture
 def streams(monkeypatch):
     """The streams that plugins are queued on; NumPy is in CuPy's place."""
-    found = []
+    addresses = []
 
     def stream_at(cupy, address):
-        found.append(address)
+        addresses.append(address)
         return nullcontext()
 
     monkeypatch.setattr(launch, "as_cupy", lambda tensor: tensor.numpy())
@@ -195,7 +195,7 @@ def streams(monkeypatch):
     monkeypatch.setattr(launch, "stream_at", stream_at)
     monkeypatch.setattr(torch.cuda, "device", nullcontext)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=7))
-    return found
+    return addresses
 
 
 @pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
@@ -203,12 +203,12 @@ def streams(monkeypatch):
     ("plugin", "form"), [(Doubled(), "enqueue"), (SumAndHalf(), "compute"), (InputAlone(), "compute")]
 )
 def test_on_a_gpu_the_plugin_is_configured_once_and_queued_with_its_workspace(monkeypatch, streams, plugin, form):
-    made = []
+    forms = []
 
     class Runner(PluginRunner):
         def __init__(self, *args, **kwargs):
             super().__init__(*args, **kwargs)
-            made.append(kwargs["form"])
+            forms.append(kwargs["form"])
 
     monkeypatch.setattr(launch, "PluginRunner", Runner)
     launches = launch.PluginLaunches()
@@ -218,7 +218,7 @@ def test_on_a_gpu_the_plugin_is_configured_once_and_queued_with_its_workspace(mo
         for y, wanted in zip(found, plugin.all_outputs([x.numpy()]), strict=True):
             np.testing.assert_array_equal(y.numpy(), wanted)
     launches.run(plugin, [numbers(1, 2)])
-    assert made == [form, form]
+    assert forms == [form, form]
     assert streams == [7] * 3
 
 

@@ -24,12 +24,12 @@ def test_dataflow_follows_inputs_and_what_bodies_read():
     assert downstream([*CHAIN, inner], ["a"]) == {"a", "b", "e"}
     assert computed_from(["x", "w"], [*CHAIN, inner]) == {"x", "w", "a", "b"}
     assert computed_from(["x", "w", "c"], [*CHAIN, inner]) == {"x", "w", "c", "a", "b", "d", "e"}
-    made = model_of(
+    network = model_of(
         node("Constant", "", "k", value_float=1.0),
         node("Add", "k w", "y"),
         weights=[helper.make_tensor("w", 1, [1], [1])],
     )
-    assert constants(made.graph) == {"w", "k", "y"}
+    assert constants(network.graph) == {"w", "k", "y"}
     reading = body(
         node("Add", "x w", "b"), node("Add", "b i", "c"), weights=[helper.make_tensor("w", 1, [1], [1])], output="c"
     )

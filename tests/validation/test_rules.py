@@ -23,8 +23,8 @@ def refused(check, *args, match=None):
     return caught.value
 
 
-def check_one(made, opset=18, domain=""):
-    check_node(made, {domain: opset}, frozenset(), "", None)
+def check_one(operator_node, opset=18, domain=""):
+    check_node(operator_node, {domain: opset}, frozenset(), "", None)
 
 
 COUNTED = [
@@ -47,11 +47,11 @@ COUNTED = [
 @pytest.mark.parametrize("value", [-1, 0, 1, 2**31 - 1, 2**31])
 def test_what_operators_divide_by_is_at_least_1_and_has_32_bits(name, value):
     for values in (value, [2, value]):
-        made = helper.make_node("Ours", ["x"], ["y"], domain="com.microsoft", **{name: values})
+        operator_node = helper.make_node("Ours", ["x"], ["y"], domain="com.microsoft", **{name: values})
         if 0 < value < 2**31:
-            check_one(made)
+            check_one(operator_node)
         else:
-            error = refused(check_one, made, match=f"{name!r} has the value {value}; expected 1 to 2147483647")
+            error = refused(check_one, operator_node, match=f"{name!r} has the value {value}; expected 1 to 2147483647")
             assert (error.attribute, error.found) == (name, value)
 
 
@@ -63,17 +63,17 @@ def test_numbers_of_element_types_are_those_of_onnx(name):
         (max(TensorProto.DataType.values()), True),
         (99, False),
     ):
-        made = helper.make_node("Ours", ["x"], ["y"], domain="com.microsoft", **{name: value})
+        operator_node = helper.make_node("Ours", ["x"], ["y"], domain="com.microsoft", **{name: value})
         if good:
-            check_one(made)
+            check_one(operator_node)
         else:
-            refused(check_one, made, match=f"{name!r} has the value {value}, which is no element type")
+            refused(check_one, operator_node, match=f"{name!r} has the value {value}, which is no element type")
 
 
 def attribute(name, **fields):
-    made = node("Relu", "x", "y")
-    made.attribute.add(name=name, **fields)
-    return made
+    operator_node = node("Relu", "x", "y")
+    operator_node.attribute.add(name=name, **fields)
+    return operator_node
 
 
 def test_attributes_need_a_name_and_a_type():
@@ -91,16 +91,16 @@ ARITIES = {  # operator → the fewest and the most inputs, and of outputs, by O
 def test_a_node_has_as_many_inputs_and_outputs_as_its_schema(operator):
     inputs, outputs = ARITIES[operator]
     for count in range(5):
-        for made, (low, high), side in (
+        for operator_node, (low, high), side in (
             (helper.make_node(operator, ["x"] * count, ["y", "z"][: outputs[0]]), inputs, "input"),
             (helper.make_node(operator, ["x"] * inputs[0], [f"y{i}" for i in range(count)]), outputs, "output"),
         ):
             if low <= count <= high:
-                check_one(made)
+                check_one(operator_node)
             else:
                 expected = low if low == high else f"{low} to {high}"
                 text = rf"has {count} {side}{'s' * (count != 1)}; {operator} of opset 18 has {expected}$"
-                assert refused(check_one, made, match=text).found == count
+                assert refused(check_one, operator_node, match=text).found == count
 
 
 def test_an_operator_of_any_number_of_inputs_has_at_least_one():
@@ -114,30 +114,30 @@ def test_an_operator_of_any_number_of_inputs_has_at_least_one():
 def test_only_optional_inputs_may_be_left_out(operator, needed):
     for place, is_needed in enumerate(needed):
         names = ["" if index == place else f"x{index}" for index in range(3)]
-        made = helper.make_node(operator, names, ["y"], **({"axis": 0} if operator == "Concat" else {}))
+        operator_node = helper.make_node(operator, names, ["y"], **({"axis": 0} if operator == "Concat" else {}))
         if is_needed:
-            refused(check_one, made, match=f"leaves out its input {place}, ")
+            refused(check_one, operator_node, match=f"leaves out its input {place}, ")
         else:
-            check_one(made)
+            check_one(operator_node)
 
 
 @pytest.mark.parametrize(("opset", "good"), [(0, False), (1, True), (2**31 - 1, True), (2**31, False)])
 def test_opsets_are_whole_numbers_of_32_bits(opset, good):
-    made = model_of(RELU, opset=18)
-    made.opset_import[1].version = opset
+    network = model_of(RELU, opset=18)
+    network.opset_import[1].version = opset
     if good:
-        validated(made)
+        validated(network)
     else:
-        refused(validated, made, match=f"imports version {opset} of the domain 'local'")
+        refused(validated, network, match=f"imports version {opset} of the domain 'local'")
 
 
 def test_the_opset_is_that_of_onnxs_own_domain_under_both_of_its_names():
     for domain in ("", "ai.onnx"):
-        made = model_of(RELU)
-        made.opset_import[0].domain = domain
-        assert standard_opset(made) == 18
-    del made.opset_import[0]
-    assert standard_opset(made) == 0
+        network = model_of(RELU)
+        network.opset_import[0].domain = domain
+        assert standard_opset(network) == 18
+    del network.opset_import[0]
+    assert standard_opset(network) == 0
 
 
 def test_a_node_is_named_by_its_name_or_its_first_output():
@@ -232,44 +232,44 @@ def test_a_sparse_constant_has_a_place_for_each_value(values, indices, kind, goo
 def test_nodes_are_counted_with_those_of_bodies_and_of_functions_as_often_as_they_are_called(monkeypatch, most, good):
     """An If, and one node in each of its branches; a call, and the two nodes of its function."""
     calls = model_of(call("F", "x", "t"), call("F", "t", "y"), functions=[function("F", node("Abs", "a", "b"))])
-    for module, made, number in (
+    for module, network, number in (
         (well_formed, branches(body(node("Abs", "x", "b"), node("Abs", "b", "c"), output="c")), 4),
         (model, calls, 4),
     ):
         monkeypatch.setattr(module, "MAX_NODES", most - 4 + number)
         if good:
-            validated(made)
+            validated(network)
         else:
-            refused(validated, made, match="more than 3 nodes")
+            refused(validated, network, match="more than 3 nodes")
         monkeypatch.setattr(module, "MAX_NODES", 10**6)
 
 
 def expanded(count, opset=18):
-    """A constant of a number of float32 elements that is made of one."""
+    """A constant of a number of float32 elements that is network of one."""
     return parsed("() => (float[] y) { y = Expand (one, n) }", opset, one=np.ones(1, np.float32), n=[count])
 
 
 @pytest.mark.parametrize(("limit", "good"), [(68, True), (67, False)])
 def test_what_is_computed_from_constants_is_limited_with_the_bytes_of_the_weights(monkeypatch, limit, good):
-    """40 float32 are made of the weights' 4 + 8 bytes: 160 bytes, of which 8 times 12 are allowed besides the limit."""
+    """40 float32 are network of the weights' 4 + 8 bytes: 160 bytes, of which 8 times 12 are allowed besides the limit."""
     monkeypatch.setattr(sizes, "MAX_COMPUTED_BYTES", limit - 4)
     monkeypatch.setattr(sizes, "MAX_GROWTH", 8)
-    made = infer(expanded(40))
-    infos = {item.name: item for item in made.graph.output}
+    network = infer(expanded(40))
+    infos = {item.name: item for item in network.graph.output}
     if good:
-        check_sizes(made, infos, infer)
+        check_sizes(network, infos, infer)
     else:
         error = refused(
-            check_sizes, made, infos, infer, match="160 bytes computed from constants alone; the limit is 159 bytes"
+            check_sizes, network, infos, infer, match="160 bytes computed from constants alone; the limit is 159 bytes"
         )
         assert (error.found, error.limit) == (160, 159)
 
 
 @pytest.mark.parametrize(("count", "good"), [(2**32, True), (2**32 + 1, False)])
 def test_a_computed_tensor_has_at_most_16_gib(count, good):
-    made = model_of(node("Relu", "x", "y"), inputs=[info("x", [count])])
-    made.graph.output[0].CopyFrom(info("y", [count]))
-    check = (check_sizes, made, {"y": info("y", [count])}, infer)
+    network = model_of(node("Relu", "x", "y"), inputs=[info("x", [count])])
+    network.graph.output[0].CopyFrom(info("y", [count]))
+    check = (check_sizes, network, {"y": info("y", [count])}, infer)
     if good:
         check[0](*check[1:])
     else:
@@ -292,47 +292,49 @@ def test_ranks_are_those_of_each_input(operator):
         ranks = RANKS[operator].get(place, "0+")
         for rank in range(6):
             names = [f"t{index}" for index in range(3)]
-            made = model_of(helper.make_node(op, names, ["y"], domain=domain), inputs=[info(names[place], [2] * rank)])
+            network = model_of(
+                helper.make_node(op, names, ["y"], domain=domain), inputs=[info(names[place], [2] * rank)]
+            )
             if rank == int(ranks[0]) or (ranks.endswith("+") and rank > int(ranks[0])):
-                check_ranks(made)
+                check_ranks(network)
             else:
                 expected = ranks if len(ranks) == 1 else f"at least {ranks[0]}"
-                refused(check_ranks, made, match=rf"'t{place}', has {rank} axes; {op} reads {expected}$")
+                refused(check_ranks, network, match=rf"'t{place}', has {rank} axes; {op} reads {expected}$")
 
 
 @pytest.mark.parametrize("operator", ["BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"])
 def test_operators_on_bits_take_whole_numbers(operator):
     count = 1 if operator.endswith("Not") else 2
     for kind, good in ((TensorProto.UINT8, True), (TensorProto.FLOAT, False), (TensorProto.BOOL, False)):
-        made = model_of(helper.make_node(operator, ["x"] * count, ["y"]), inputs=[info("x", [2], kind)])
+        network = model_of(helper.make_node(operator, ["x"] * count, ["y"]), inputs=[info("x", [2], kind)])
         if good:
-            check_operand_types(made)
+            check_operand_types(network)
         else:
-            refused(check_operand_types, made, match=f"{operator} takes whole numbers")
+            refused(check_operand_types, network, match=f"{operator} takes whole numbers")
 
 
 @pytest.mark.parametrize(("domain", "version"), [("com.microsoft", 1), ("ai.onnx.ml", 3)])
 def test_domains_that_are_not_imported_have_the_versions_of_onnxruntime(domain, version):
-    for made in (
+    for network in (
         model_of(node("Ours", "x", "y", domain=domain)),
         model_of(call("F", "x", "y"), functions=[function("F", node("Ours", "a", "b", domain=domain))]),
     ):
-        scope = made.functions[0] if made.functions else made
-        before = made.SerializeToString()
-        found = plain_domains(made)
-        scope = found.functions[0] if found.functions else found
+        scope = network.functions[0] if network.functions else network
+        before = network.SerializeToString()
+        plain = plain_domains(network)
+        scope = plain.functions[0] if plain.functions else plain
         assert {item.domain: item.version for item in scope.opset_import}[domain] == version
-        assert made.SerializeToString() == before
-        assert plain_domains(found) is found
+        assert network.SerializeToString() == before
+        assert plain_domains(plain) is plain
 
 
 def test_of_several_imports_of_a_domain_the_last_counts():
-    made = model_of(RELU)
-    made.opset_import.add(domain="ai.onnx", version=17)
-    found = plain_domains(made)
-    assert [(item.domain, item.version) for item in found.opset_import] == [("", 17), ("local", 1)]
-    made = model_of(helper.make_node("Relu", ["x"], ["y"], domain="ai.onnx"))
-    assert plain_domains(made).graph.node[0].domain == ""
+    network = model_of(RELU)
+    network.opset_import.add(domain="ai.onnx", version=17)
+    plain = plain_domains(network)
+    assert [(item.domain, item.version) for item in plain.opset_import] == [("", 17), ("local", 1)]
+    network = model_of(helper.make_node("Relu", ["x"], ["y"], domain="ai.onnx"))
+    assert plain_domains(network).graph.node[0].domain == ""
 
 
 @pytest.mark.parametrize(
@@ -345,21 +347,21 @@ def test_an_output_has_the_type_of_the_first_input_of_its_variable(operator, pla
 
 
 def test_types_are_added_to_outputs_of_known_operators_alone():
-    made = model_of(
+    network = model_of(
         node("GroupNormalization", "x s s", "t", num_groups=1),
         node("Nobody", "x", "u"),
         node("Relu", "x", "v", domain="acme"),
         node("Relu", "u", "y"),
         opset=21,
     )
-    made.graph.input.append(info("s", [3]))
-    missing = missing_types(made)
+    network.graph.input.append(info("s", [3]))
+    missing = missing_types(network)
     assert missing == {"t": TensorProto.FLOAT}
-    add_types(made, {**missing, "y": TensorProto.FLOAT16})
-    assert [(item.name, item.type.tensor_type.elem_type) for item in made.graph.value_info] == [
+    add_types(network, {**missing, "y": TensorProto.FLOAT16})
+    assert [(item.name, item.type.tensor_type.elem_type) for item in network.graph.value_info] == [
         ("t", TensorProto.FLOAT)
     ]
-    assert made.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT16
+    assert network.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT16
 
 
 @pytest.mark.parametrize(
@@ -372,13 +374,13 @@ def test_bodies_read_what_loops_and_scans_give_them(operator, opset, count, read
     graph = body(node("Identity", "i0", "b"))
     graph.input.extend(info(f"i{index}") for index in range(reads))
     attributes = {"num_scan_inputs": 1} if operator == "Scan" else {}
-    made = helper.make_node(operator, [f"x{index}" for index in range(count)], ["y"], body=graph, **attributes)
+    operator_node = helper.make_node(operator, [f"x{index}" for index in range(count)], ["y"], body=graph, **attributes)
     if good:
-        check_one(made, opset)
+        check_one(operator_node, opset)
     else:
         expected = count - (operator == "Scan" and opset < 9)
         text = f"has {count} inputs, and its body has {reads}; {operator} of opset {opset} gives its body {expected}$"
-        assert refused(check_one, made, opset, match=text).found == reads
+        assert refused(check_one, operator_node, opset, match=text).found == reads
 
 
 @pytest.mark.parametrize("field", ["name", "doc_string"])

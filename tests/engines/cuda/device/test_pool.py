@@ -45,9 +45,9 @@ def test_the_vector_kernel_takes_the_largest_of_whole_units_on_a_gpu_since_amper
 
 @pytest.mark.parametrize(("x_pitch", "y_pitch", "own"), [(20, 16, False), (16, 20, False), (24, 24, True)])
 def test_the_vector_kernel_needs_pixels_that_begin_at_units(monkeypatch, x_pitch, y_pitch, own):
-    made = []
+    kernels = []
     monkeypatch.setattr(module, "CudaDevice", SimpleNamespace)
-    monkeypatch.setattr(module, "PoolKernel", lambda *given: made.append(given))
+    monkeypatch.setattr(module, "PoolKernel", lambda *given: kernels.append(given))
     x, y = (module.Format((1, 16, side, side), DType.FLOAT16, pitch) for side, pitch in ((4, x_pitch), (2, y_pitch)))
     module.pool(SimpleNamespace(capability=90), x, y, Window())
-    assert bool(made) is own
+    assert bool(kernels) is own

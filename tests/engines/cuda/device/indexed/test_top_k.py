@@ -177,10 +177,10 @@ def test_blocks_that_share_a_row_find_the_first_or_the_last_in_each_run(last, ki
 )
 def test_how_many_threads_and_blocks_share_a_row(monkeypatch, op, dims, facts):
     """One thread of short or many rows; several blocks of few long ones, each with a part that is worth it."""
-    found = []
+    constants = []
     real = top_k_module.row_kernel_text
-    monkeypatch.setattr(top_k_module, "row_kernel_text", lambda *given: found.append(given[3]) or real(*given))
+    monkeypatch.setattr(top_k_module, "row_kernel_text", lambda *given: constants.append(given[3]) or real(*given))
     x = np.zeros(dims, np.float32)
     inputs, outputs = ([x, ints(3)], 2) if op == "TopK" else ([x], 1)
     host_execution(prepare(model_of(op, inputs, {"axis": -1}, outputs, 11)), {"x0": x})
-    assert {name: found[0][name] for name in facts} == facts
+    assert {name: constants[0][name] for name in facts} == facts
