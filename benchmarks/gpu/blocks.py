@@ -105,6 +105,15 @@ def trunk() -> onnx.ModelProto:
     return net.model(net.node("MaxPool", [net.conv(x, 256, 3, **leaky)], 256, kernel_shape=[2, 2], strides=[2, 2]))
 
 
+def squeeze_excite() -> onnx.ModelProto:
+    """EfficientNet-B0's squeeze-and-excitation of 480 x 14 x 14, between convolutions."""
+    net = _Net(80, 14)
+    x = net.conv("x", 480)
+    mean = net.node("GlobalAveragePool", [x], 480)
+    gates = net.conv(net.conv(mean, 20, activation="HardSwish"), 480, activation="Sigmoid")
+    return net.model(net.conv(net.node("Mul", [x, gates], 480), 80, activation=""))
+
+
 @dataclass(frozen=True)
 class Block:
     """A network.
@@ -136,4 +145,5 @@ BLOCKS = {
     "attention": Block(attention, (1, 768, 14, 14)),
     "bottleneck": Block(bottleneck, (1, 256, 56, 56)),
     "bottleneck with identities": Block(idle, (1, 256, 56, 56)),
+    "squeeze-excite block": Block(squeeze_excite, (1, 80, 14, 14)),
 }

@@ -25,6 +25,7 @@ SHOWN_ON = {
     "int8-moves": (YOLO, "int8"),
     "activations": (TRUNK, "fp16"),
     "int8-epilogues": (TRUNK, "int8"),
+    "squeeze-excite": ("squeeze-excite block", "fp16"),
     "handwritten-kernels": (TRUNK, "fp16"),
     "cublaslt-kernels": ("bottleneck", "fp16"),
 }

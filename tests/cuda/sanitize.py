@@ -4,8 +4,8 @@
 
 Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the subjects, which are
 groups of tests: the kernels of plugins and of vision, engine cuda's convolutions, by themselves those with halos, for float32, of groups,
-depthwise ones, of which those with a dilation, and those with PReLU, generated kernels and means, attention, products with few rows,
-copies, from images to boxes, and whole networks.
+depthwise ones, of which those with a dilation, and those with PReLU, generated kernels and means, squeeze and excitation,
+attention, products with few rows, copies, from images to boxes, and whole networks.
 Arrays come from cudaMalloc one by one, so that no pool hides an access beyond the end. Tests run once before, by
 themselves, so that the tools do not meet compilers.
 """
@@ -56,6 +56,7 @@ SUBJECTS = {
     "attention": [f"{_ENGINE}/lower/test_attention_gpu.py", "-k", "onnxruntimes_numbers"],
     "products": [f"{_ENGINE}/lower/test_matmul_gpu.py", "-k", "two_layers or computed"],
     "patches": [f"{_ENGINE}/lower/test_patches_gpu.py", "-k", "columns_become or on_the_way"],
+    "squeeze_excite": [f"{_ENGINE}/device/test_squeeze_excite_gpu.py"],
     "transposed": [f"{_ENGINE}/lower/test_transposed_convolution_gpu.py", "-k", "windows or resized"],
     "prelu": [f"{_ENGINE}/lower/test_prelu_gpu.py", "-k", "onnxruntimes and not libraries"],
     "copies": [f"{_ENGINE}/device/test_copier_gpu.py", "-k", "each_array and not sizes6"],

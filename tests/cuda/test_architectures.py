@@ -18,11 +18,13 @@ from pytrtplugins.engines.cuda.device.pointwise import pointwise_text
 from pytrtplugins.engines.cuda.device.recurrent import RecurrentProblem, recurrent_text
 from pytrtplugins.engines.cuda.device.recurrent_form import CLUSTER, ONE_BLOCK, WHOLE_GRID, LanesForm
 from pytrtplugins.engines.cuda.device.rows import rows_text
+from pytrtplugins.engines.cuda.device.squeeze_excite import SqueezeExciteForm, squeeze_excite_text
 from pytrtplugins.engines.cuda.run import launches
 from pytrtplugins.layers import Region, Reorg
 from pytrtplugins.tensor import DType
 from pytrtplugins.vision import kernels
 from tests.engines.cuda.conv.shapes import FP8, HALF, INT8, SINGLE, square, stem, tactics_of
+from tests.engines.cuda.device.test_squeeze_excite import problem_of
 
 pytestmark = pytest.mark.usefixtures("empty_cache")
 FLOATS = ("float32", "float16")
@@ -45,6 +47,7 @@ def test_no_kernel_is_left_out():
     generated = {
         "activations.cu",
         "codes.cu",
+        "cluster.cu",
         "early.cu",
         "pointwise.cu",
         "rows.cu",
@@ -54,6 +57,7 @@ def test_no_kernel_is_left_out():
         "recurrent_lanes.cu",
         "recurrent_mma.cu",
         "means.cu",
+        "squeeze_excite.cu",
         "transpose.cu",
     }
     indexed = "arg cumulate grid_sample indexed nonzero order_keys pools roi_align scatter scatter_table suppress"
@@ -132,6 +136,17 @@ def test_generated_kernels_compile_without_a_gpu(dtype, capability):
     for name, text in texts.items():
         cubin = CudaKernel.from_source(text, name).compile(architecture=f"sm_{capability}")
         assert cubin.startswith(b"\x7fELF")
+
+
+@pytest.mark.slow
+@BY_BOTH
+@pytest.mark.parametrize("scales", [True, False])
+@pytest.mark.parametrize("dtype", [SINGLE, HALF])
+def test_squeeze_excite_compiles_without_a_gpu(dtype, scales):
+    for spread in ((16, 1, 512), (2, 8, 512), (1, 1, 512)):
+        form = SqueezeExciteForm(problem_of((1, 152, 60, 60), 50, dtype, scales), *spread)
+        kernel = CudaKernel(squeeze_excite_text(form), "squeeze_excite")
+        assert kernel.compile(architecture="sm_90a").startswith(b"\x7fELF")
 
 
 @pytest.mark.slow

@@ -39,6 +39,7 @@ from .conv.timer import Timer
 from .device.attention import MATRIX_UNITS, AttentionMaker, attention
 from .device.cublaslt import cublaslt_version
 from .device.device import CudaDevice
+from .device.generated import largest_cluster
 from .device.source import kernels_digest
 from .int8_choice import build_fastest
 from .lower.pipeline import check_disable, lower
@@ -126,6 +127,8 @@ class CudaEngine(Engine):
         self.float_type = float_type(options)
         self.float_precision = "fp16" if self.float_type is DType.FLOAT16 else "fp32"
         self.device = CudaDevice(device_number(options.device))
+        if largest_cluster(self.device) == 1:
+            self.disabled |= {"squeeze-excite"}
         if options.precision == "fp8" or holds_fp8(model):
             check_fp8(self.device)
         self._file = None if saved is None else saved[0]

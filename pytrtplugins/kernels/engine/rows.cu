@@ -1,4 +1,4 @@
-// What the generated kernels of rows call: a sum, or the like, of what the threads of a row have.
+// What the generated kernels of rows call: a sum, or the like, of what the threads of a row have. It stands behind cluster.cu.
 
 struct Added {
     __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
@@ -12,13 +12,6 @@ struct Larger {
 struct Smaller {
     __device__ __forceinline__ float operator()(float a, float b) const { return smaller(a, b); }
 };
-
-// How many blocks of a cluster run as one block: all of them on a CPU.
-#ifdef __CUDACC__
-__device__ constexpr int host_blocks(int) { return 1; }
-#else
-constexpr int host_blocks(int blocks) { return blocks; }
-#endif
 
 // Every thread gets the result. THREADS of a block, a power of two, share a row, side by side or, with COLUMNS, ROWS apart: then
 // threads side by side have neighbouring rows. `scratch` has a place for each thread of the block. A cluster of BLOCKS shares one row.
@@ -61,30 +54,14 @@ template <int BLOCKS, typename F>
 __device__ __forceinline__ float over_cluster(float value, float* part, F combine) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (threadIdx.x == 0) *part = value;
-    asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
-    unsigned const place = static_cast<unsigned>(__cvta_generic_to_shared(part));
+    arrive_in_cluster();
+    wait_for_cluster();
     float values[BLOCKS];
 #pragma unroll
-    for (int block = 0; block < BLOCKS; ++block) {
-        unsigned remote;
-        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(place), "r"(block));
-        asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(values[block]) : "r"(remote) : "memory");
-    }
+    for (int block = 0; block < BLOCKS; ++block) values[block] = value_in_block(part, block);
     value = values[0];
 #pragma unroll
     for (int block = 1; block < BLOCKS; ++block) value = combine(value, values[block]);
 #endif
     return value;
-}
-
-// A block that has read all parts says so, and ends when all blocks have: others read its shared memory until then.
-__device__ __forceinline__ void arrive_in_cluster() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void leave_cluster() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-#endif
 }

@@ -25,7 +25,8 @@ def test_the_pages_record_names_steps_of_the_engine():
 
 
 @pytest.mark.parametrize(
-    "step", ["attention", "dead-layers", "residuals", "horizontal-fusion", "activations", "int8-epilogues"]
+    "step",
+    ["attention", "dead-layers", "residuals", "horizontal-fusion", "activations", "int8-epilogues", "squeeze-excite"],
 )
 def test_without_the_step_its_network_has_more_nodes(step):
     name, precision = SHOWN_ON[step]

@@ -81,6 +81,13 @@ class GeneratedKernel:
         if isinstance(self._device, CudaDevice):
             self._loaded = load_cubin(self._cubin(self._device.capability), self._kernel.name)
 
+    def runs_clusters(self) -> bool:
+        """Whether the GPU can run a cluster of this kernel, which is loaded for that; the host can."""
+        if not isinstance(self._device, CudaDevice) or self.cluster == 1:
+            return True
+        self.load()
+        return DriverLaunch(self._loaded, self._grid, self._threads, [], self.cluster).max_clusters() > 0
+
     def prepare(self, tensors: Sequence[Tensor]) -> Launch:
         """Return a function that queues the kernel for tensors in the order of its parameters."""
         return self.bound([tensor.flat for tensor in tensors])

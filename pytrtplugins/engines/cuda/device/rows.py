@@ -92,7 +92,7 @@ def _writer(
 
 @functools.cache
 def _library() -> str:
-    return f"{library_text()}\n{sources('rows.cu')}"
+    return f"{library_text()}\n{sources('cluster.cu', 'rows.cu')}"
 
 
 class _KernelWriter:
@@ -136,7 +136,7 @@ class _KernelWriter:
         body += self._row_lines(0)
         for phase in range(1, max(self.phase) + 1):
             body += [*self._reductions(phase), *self._row_lines(phase)]
-        arrive, leave = (["arrive_in_cluster();"], ["leave_cluster();"]) if loops.blocks > 1 else ([], [])
+        arrive, leave = (["arrive_in_cluster();"], ["wait_for_cluster();"]) if loops.blocks > 1 else ([], [])
         body += [*arrive, *self._stores(), *leave]
         parameters = [f"const void* x{index}" for index in range(self.parameters)]
         parameters += [f"void* y{index}" for index in range(len(self.outputs))]

@@ -35,6 +35,8 @@ def fused_dims(node: ir.Node) -> list[Sequence[int]] | None:
         return [(n // read * written, c, *node.attributes.get_ints("sizes", ()))]
     if is_op(node, "Recurrent", DOMAIN):
         return _recurrent_dims(node, dims[0])
+    if is_op(node, "SqueezeExcite", DOMAIN):
+        return [dims[0] if node.attributes.get_int("scales", 1) else (*dims[0][:2], 1, 1)]
     if is_op(node, "Suppress", DOMAIN):
         *images, rows, three = dims_of(node.outputs[0]) or ()
         return [(*dims[1][: len(images)], rows, three), (1,)]

@@ -50,6 +50,7 @@ from .qdq import (
 )
 from .recurrent import SplitRecurrent
 from .rewrite import DOMAIN
+from .squeeze_excite import FuseSqueezeExcite
 from .suppressions import WriteSuppressions
 from .transposed_convolution import ConvTransposeToConv
 from .volumes import WriteVolumes
@@ -75,6 +76,7 @@ OptionalStep = Literal[
     "horizontal-fusion",
     "stem",
     "patches",
+    "squeeze-excite",
     "pointwise",  # connected elementwise operators and reductions as one generated kernel, once sizes are known
     "outputs",  # convolutions write the layout that the network's outputs have
     "concat",  # producers write into the concat's memory
@@ -124,6 +126,7 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     ("horizontal-fusion", FuseHorizontally),
     ("stem", FuseStem),
     ("patches", GatherPatches),
+    ("squeeze-excite", FuseSqueezeExcite),
     ("patches", GatherWindows),
 )
 """In their order, each with the step that it belongs to; None: it cannot be left out."""

@@ -24,7 +24,7 @@ class Step:
 
     Attributes:
         kind: ``"conv"``, ``"pool"``, ``"activation"``, ``"attention"``, ``"pointwise"``, ``"indexed"``, ``"reformat"``, ``"zero"``,
-            ``"matmul"``, ``"recurrent"``, ``"plugin"``, ``"generic"`` or ``"tail"``.
+            ``"matmul"``, ``"recurrent"``, ``"squeeze-excite"``, ``"plugin"``, ``"generic"`` or ``"tail"``.
         name: The node's name, for messages and profiles.
         op: The node's type.
         attributes: The node's.

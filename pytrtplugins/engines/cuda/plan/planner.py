@@ -174,6 +174,9 @@ class _Planner:
             self._add_attention(step)
         elif op == "Recurrent" and own:
             self._add_recurrent(step)
+        elif op == "SqueezeExcite" and own:
+            self._add_step(replace(step, kind="squeeze-excite", inputs=self._inputs_as_nhwc(step)))
+            self.formats[outputs[0]] = tensors.image(outputs[0])
         elif op == "MatMul" and not node.domain and kinds.is_float_product(step, tensors):
             made = product_step(step, tensors, self.views)
             self.steps.append(replace(made, capturable="cublaslt-kernels" not in self.disabled))

@@ -17,6 +17,7 @@ from ..device.means import means_kernel
 from ..device.nhwc import Launch
 from ..device.pointwise import pointwise_kernel
 from ..device.rows import rows_kernel
+from ..device.squeeze_excite import SqueezeExciteKernel, SqueezeExciteProblem
 from ..plan.plan import Plan, Step
 
 __all__ = ["GeneratedSteps"]
@@ -55,6 +56,28 @@ class GeneratedSteps:
             queue(stream)
 
         return launch
+
+    def launch_squeeze_excite(self, step: Step) -> Launch:
+        """The function that queues a step of the kind ``"squeeze-excite"``."""
+        kernel = self._squeeze_excite.get(_key(step))
+        if kernel is None:
+            return _nothing
+        return kernel.prepare([self._tensors[name] for name in (step.inputs[0], *step.outputs)])
+
+    @functools.cached_property
+    def _squeeze_excite(self) -> dict[tuple[str, ...], SqueezeExciteKernel]:
+        """Kind and outputs of a step → its kernel, for all squeeze-and-excitation blocks with values to compute."""
+        steps = [step for step in self._plan.steps if step.kind == "squeeze-excite"]
+        steps = [step for step in steps if 0 not in self._tensors[step.outputs[0]].format.dims]
+        kernels = {_key(step): self._squeeze_excite_kernel(step) for step in steps}
+        compile_all(kernel.kernels[0] for kernel in kernels.values())
+        return kernels
+
+    def _squeeze_excite_kernel(self, step: Step) -> SqueezeExciteKernel:
+        x, y = (self._tensors[name].format for name in (step.inputs[0], *step.outputs))
+        weights = [self._plan.constants[name] for name in step.inputs[1:]]
+        problem = SqueezeExciteProblem.of(step.attributes, x, y, weights[0].shape)
+        return SqueezeExciteKernel(self._device, problem, weights)
 
     @functools.cached_property
     def _kernels(self) -> dict[tuple[str, ...], GeneratedKernel]:

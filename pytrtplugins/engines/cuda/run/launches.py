@@ -85,6 +85,7 @@ class StepBuilder:
             "zero": self._zero,
             "matmul": self._matmul,
             "recurrent": self._recurrent,
+            "squeeze-excite": self._generated.launch_squeeze_excite,
             "plugin": self._plugin,
             "generic": self._generic,
             "tail": self._tail,
