@@ -217,7 +217,7 @@ def test_a_level_of_a_unet_copies_windows_and_frames_between_frames():
 def test_a_depthwise_convolution_is_a_sum_of_those_of_frames():
     net, last = gated()
     plan = steps(net, last)
-    squeezed = [MEAN, CONV, CONV]  # a factor of each channel, and then the sum of the frames times it
+    squeezed = ["squeeze-excite"]  # a factor of each channel, and then the sum of the frames times it
     assert plan == ["reformat", CONV, *[CONV] * 3, "Pointwise", *squeezed, "Pointwise", CONV]
 
 
