@@ -22,7 +22,10 @@ SHAPES = [
     ((1, 3840, 7, 7), 130),
     ((1, 104, 150, 150), 26),  # pixels that no register keeps
 ]
-SPREADS = [None, (1, 1), (2, 1), (1, 4), (4, 2), (8, 1), (2, 8), (16, 1)]
+HALF, SINGLE = DType.FLOAT16, DType.FLOAT32
+SPREADS = [(HALF, True, spread) for spread in (None, (1, 1), (2, 1), (1, 4), (4, 2), (8, 1), (2, 8), (16, 1))]
+SPREADS += [(HALF, False, None), (SINGLE, True, None), (SINGLE, False, None)]
+"""Element type, whether images are scaled, and groups of channels and shares of pixels, or None where they are chosen."""
 
 
 def on_gpu(problem, form):
@@ -46,11 +49,9 @@ def on_gpu(problem, form):
         )
 
 
-@pytest.mark.parametrize("kind", [DType.FLOAT32, DType.FLOAT16])
-@pytest.mark.parametrize("spread_of", SPREADS, ids=str)
+@pytest.mark.parametrize(("kind", "scales", "spread_of"), SPREADS, ids=str)
 @pytest.mark.parametrize(("dims", "hidden"), SHAPES, ids=str)
-@pytest.mark.parametrize("scales", [True, False])
-def test_float64s_numbers(dims, hidden, scales, spread_of, kind):
+def test_float64s_numbers(dims, hidden, kind, scales, spread_of):
     problem = problem_of(dims, hidden, kind, scales)
     form = None if spread_of is None else spread(problem, *spread_of, threads=512)
     if spread_of is not None and (not form.fits or (form.blocks > 1 and largest_cluster(CudaDevice()) == 1)):
