@@ -14,6 +14,12 @@ __device__ __forceinline__ void arrive_in_cluster() {
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 #endif
 }
+// An arrival that passes no writes on: the reads of this thread from other blocks are done, since it has used their values.
+__device__ __forceinline__ void tell_cluster() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+#endif
+}
 __device__ __forceinline__ void wait_for_cluster() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");

@@ -118,12 +118,12 @@ struct Excited {
     __device__ __forceinline__ float operator()(float sum, int channel) const { return activate(sum + bias[channel], EXCITE_ACTIVATION, EXCITE_A, EXCITE_B); }
 };
 
-// Values times the gates of their channels, of which there are `channels` from here on; behind them padding, which becomes zero.
-__device__ __forceinline__ Vector<T> scaled(const Vector<T>& values, const float (&gates)[LANES], int channels) {
+// Write values times the gates of their channels, of which there are `channels` from here on; behind them zeros.
+__device__ __forceinline__ void put_scaled(T* place, const Vector<T>& values, const float (&gates)[LANES], int channels) {
     Vector<T> results;
 #pragma unroll
     for (int lane = 0; lane < LANES; ++lane) results.values[lane] = static_cast<T>(lane < channels ? static_cast<float>(values.values[lane]) * gates[lane] : 0.0f);
-    return results;
+    store_vector(place, results);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) squeeze_excite(const void* x, const void* weights, const void* biases, void* y) {
@@ -199,8 +199,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) squeeze_excite(const void*
         }
         own.hidden[at] = total;
     }
-    if (BLOCKS > 1) arrive_in_cluster();
     __syncthreads();
+    if (BLOCKS > 1) tell_cluster();
     excite(own.hidden, own.gates, own.scratch, Excited{bias + MID + group * CHANNELS});
     __syncthreads();
 
@@ -212,12 +212,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) squeeze_excite(const void*
 #pragma unroll
         for (int turn = 0; turn < KEPT; ++turn) {
             int const pixel = begin + turn * ROWS;
-            if (pixel < end) *reinterpret_cast<Vector<T>*>(to + static_cast<long long>(pixel) * Y_PITCH) = scaled(kept[turn], gates, C - channel);
+            if (pixel < end) put_scaled(to + static_cast<long long>(pixel) * Y_PITCH, kept[turn], gates, C - channel);
         }
 #pragma unroll 8
         for (int pixel = begin + KEPT * ROWS; pixel < end; pixel += ROWS) {
             Vector<T> const found = *reinterpret_cast<const Vector<T>*>(from + static_cast<long long>(pixel) * X_PITCH);
-            *reinterpret_cast<Vector<T>*>(to + static_cast<long long>(pixel) * Y_PITCH) = scaled(found, gates, C - channel);
+            put_scaled(to + static_cast<long long>(pixel) * Y_PITCH, found, gates, C - channel);
         }
     } else if (share == 0) {
         for (int at = self; at < CHANNELS && group * CHANNELS + at < PIECES * LANES; at += THREADS) {

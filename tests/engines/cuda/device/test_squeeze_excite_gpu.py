@@ -32,10 +32,10 @@ def on_gpu(problem, form):
     """The result of two runs, and what is expected."""
     device = CudaDevice()
     x, y, weights, wanted = case_of(problem)
+    given, results = copied(device, x), [copied(device, y) for _ in range(2)]
     kernel = SqueezeExciteKernel(device, problem, weights, form)
     if not all(each.runs_clusters() for each in kernel.kernels):
         pytest.skip("the GPU runs no cluster of this size")
-    given, results = copied(device, x), [copied(device, y) for _ in range(2)]
     stream = device.xp.cuda.Stream()
     for result in results:
         kernel.prepare([given, result])(stream)
