@@ -131,7 +131,7 @@ __device__ __forceinline__ void finish_pixel(const Total (&sums)[LANES], long lo
     }
     Y* const to = y + pixel * Y_PITCH + first;
     if (Y_PITCH % LANES == 0 && (FILTERS % LANES == 0 || first + LANES <= FILTERS)) {
-        *reinterpret_cast<Lanes<Y>*>(to) = out;
+        store_whole(to, out);
         return;
     }
 #pragma unroll

@@ -207,16 +207,6 @@ template <> struct KindOfByte<unsigned char> { static constexpr int kind = FP8; 
 
 template <typename T> struct alignas(16) Vector { T values[16 / sizeof(T)]; };
 
-// Written by one instruction, which compilers do not always make of an assignment.
-template <typename T> __device__ __forceinline__ void store_vector(T* place, const Vector<T>& vector) {
-#ifdef __CUDA_ARCH__
-    const unsigned* const words = reinterpret_cast<const unsigned*>(vector.values);
-    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" :: "l"(place), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
-#else
-    *reinterpret_cast<Vector<T>*>(place) = vector;
-#endif
-}
-
 // Windows of planes of float32 → pixels: a channel is a row, a column and a plane of a window. 16 bytes of channels a thread,
 // neighbouring threads at neighbouring pixels; channels from `channels` on are zero. The first window begins `top` rows above the
 // image and `left` columns beside it. threads = n * oh * ow * groups, the 16-byte groups of a pixel.
@@ -243,7 +233,7 @@ __global__ void patches(const float* x, T* y, int n, int c, int h, int w, int ch
             }
         }
     }
-    *reinterpret_cast<Vector<T>*>(y + (image * area + pixel) * pitch + first) = found;
+    store_whole(y + (image * area + pixel) * pitch + first, found);
 }
 
 // An activation of each value, 16 bytes of channels a thread; channels from c on become zero. threads = pixels * groups.
@@ -259,5 +249,5 @@ __global__ void activation(const T* x, T* y, int pixels, int c, int groups, int 
         float const v = static_cast<float>(values.values[lane]);
         values.values[lane] = static_cast<T>(first + lane < c ? plain_activation(v, kind) : 0.0f);
     }
-    *reinterpret_cast<Vector<T>*>(y + pixel * y_pitch + first) = values;
+    store_whole(y + pixel * y_pitch + first, values);
 }

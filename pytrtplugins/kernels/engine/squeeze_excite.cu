@@ -123,7 +123,7 @@ __device__ __forceinline__ void put_scaled(T* place, const Vector<T>& values, co
     Vector<T> results;
 #pragma unroll
     for (int lane = 0; lane < LANES; ++lane) results.values[lane] = static_cast<T>(lane < channels ? static_cast<float>(values.values[lane]) * gates[lane] : 0.0f);
-    store_vector(place, results);
+    store_whole(place, results);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) squeeze_excite(const void* x, const void* weights, const void* biases, void* y) {

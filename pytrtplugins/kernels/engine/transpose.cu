@@ -120,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(256) pixels(const void* x, void* y,
     for (int lane = 0; lane < Y_LANES; ++lane) {
         found.values[lane] = lane < c ? converted(planes[static_cast<long long>(lane) * area], x_scale, y_scale) : Y();
     }
-    *reinterpret_cast<Run<Y, 16>*>(static_cast<Y*>(y) + (image * area + pixel) * pitch) = found;
+    store_whole(static_cast<Y*>(y) + (image * area + pixel) * pitch, found);
 }
 #endif
 
@@ -155,7 +155,7 @@ __device__ __forceinline__ void convert_run(const X* x, Y* y, int first, int col
 #pragma unroll
     for (int lane = 0; lane < SIDE; ++lane) found.values[lane] = converted(given.values[lane], x_scale, y_scale);
     if (first + SIDE <= padded) {
-        *reinterpret_cast<Run<Y, SIDE * sizeof(Y)>*>(y + first) = found;
+        store_whole(y + first, found);
         return;
     }
 #pragma unroll
