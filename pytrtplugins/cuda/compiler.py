@@ -160,16 +160,22 @@ def _include_options(code: str, name: str) -> list[str]:
     """Options with the folders of CUDA's headers, for a source that includes any; nvcc needs none."""
     if "#include" not in code:
         return []
-    folders = [Path(base) / "include" for base in _toolkits()]
-    wheels = importlib.util.find_spec("nvidia")
-    for base in (wheels.submodule_search_locations or ()) if wheels else ():
-        folders += [*Path(base).glob("cu*/include"), Path(base) / "cuda_runtime" / "include"]
-    options = [f"-I{folder}" for folder in dict.fromkeys(folders) if (folder / "cuda_fp16.h").is_file()]
+    options = [f"-I{folder}" for folder in _header_folders()]
     if not options and "cuda_fp16.h" in code:
         raise UnavailableError(
             f"{name}: CUDA's headers, which it includes, are not installed.\nDo: install CUDA's toolkit"
         )
     return options
+
+
+@functools.cache
+def _header_folders() -> list[Path]:
+    """Folders with CUDA's headers, of toolkits and of NVIDIA's wheels."""
+    folders = [Path(base) / "include" for base in _toolkits()]
+    wheels = importlib.util.find_spec("nvidia")
+    for base in (wheels.submodule_search_locations or ()) if wheels else ():
+        folders += [*Path(base).glob("cu*/include"), Path(base) / "cuda_runtime" / "include"]
+    return [folder for folder in dict.fromkeys(folders) if (folder / "cuda_fp16.h").is_file()]
 
 
 def _toolkits() -> list[str]:

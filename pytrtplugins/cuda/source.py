@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,7 @@ class CompileUnit:
         return f"template __global__ void {self.instance}({types});\n"
 
 
+@functools.cache
 def _text(name: str) -> str:
     return (KERNELS / name).read_text(encoding="utf-8").replace("#pragma once\n", "")
 

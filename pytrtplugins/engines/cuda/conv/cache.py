@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +22,8 @@ __all__ = ["FORMAT", "Choice", "TacticCache", "choose"]
 FORMAT = 2
 _RUNNERS_UP, _SLOWER = 5, 1.3
 _MAX_MICROSECONDS = 1e15
+_INTERVAL_S = 5.0
+"""Seconds between two writings of the file while many choices are made: what a process that is killed loses."""
 _log = logging.getLogger(__name__)
 
 
@@ -61,6 +65,7 @@ class TacticCache:
         text = json.dumps({"format": FORMAT, **self.device}, sort_keys=True)
         self.path = base / f"{sha256_hex(text.encode())[:24]}.json"
         self._choices = self._read()
+        self._interval_s, self._written_s, self._unwritten = 0.0, -math.inf, False
 
     def get(self, key: str) -> Choice | None:
         """The stored choice for a problem; None if there is none."""
@@ -68,7 +73,28 @@ class TacticCache:
 
     def put(self, choices: Mapping[str, Choice]) -> None:
         """Remember choices, beside those that other processes have written since."""
-        self._choices = {**self._read(), **self._choices, **choices}
+        self._choices.update(choices)
+        self._unwritten = True
+        if time.monotonic() - self._written_s >= self._interval_s:
+            self._write()
+
+    @contextmanager
+    def batched(self) -> Iterator[None]:
+        """Inside the block, write what `put` gets every few seconds, and the rest when the block ends.
+
+        The file has the choices of all networks: to read and write it for each choice took longer than many of the measurements.
+        """
+        self._interval_s = _INTERVAL_S
+        try:
+            yield
+        finally:
+            self._interval_s = 0.0
+            if self._unwritten:
+                self._write()
+
+    def _write(self) -> None:
+        self._choices = {**self._read(), **self._choices}
+        self._written_s, self._unwritten = time.monotonic(), False
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(self.path, encode(self._choices, self.device).encode(), within=self.path.parent)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 import logging
 import math
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy.typing as npt
 
 from ....errors import BuildError, KernelError
+from ....utils.cpu_features import default_threads
 from ....utils.progress import progress_bar
 from ..device.device import Device
 from ..plan.plan import Plan, Step
@@ -121,6 +121,7 @@ class ConvSelector:
             with (
                 _compiling(self._compile_jobs([problem for problem, _ in wanted.values()])),
                 progress_bar("choosing kernels", len(unknown), shown) as advance,
+                self.cache.batched() if timed and self.cache is not None else nullcontext(),
             ):
                 for index, (problem, step) in enumerate(unknown):
                     self.search_time.expect(len(unknown) - index)
@@ -280,8 +281,11 @@ class ConvSelector:
 
 @contextmanager
 def _compiling(jobs: Iterator[Callable[[], None]]) -> Iterator[None]:
-    """Run compile jobs on all cores during the block, and wait for them; their errors show when the kernel is used."""
-    pool = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="pytrtplugins-compile")
+    """Run compile jobs during the block, on all cores but that of the block, and wait for them.
+
+    Their errors show when the kernel is used.
+    """
+    pool = ThreadPoolExecutor(max(1, default_threads() - 1), thread_name_prefix="pytrtplugins-compile")
     try:
         for job in jobs:
             pool.submit(job)

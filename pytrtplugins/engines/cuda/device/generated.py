@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from ....cuda import CudaKernel
 from ....cuda.compiler import compile_unit, newest_architecture
 from ....cuda.driver import Launch as DriverLaunch
+from ....utils.cpu_features import default_threads
 from .device import CudaDevice, Device, Tensor
 from .nhwc import Launch
 from .source import load_cubin
@@ -59,6 +59,7 @@ class GeneratedKernel:
         if in_turns:
             self._grid = (min(self._grid[0], max_blocks), *self._grid[1:])
         self._launches: dict[tuple[int | None, ...], Launch] = {}
+        self._cubin: bytes | None = None
         self._loaded: Any = None
 
     @property
@@ -67,19 +68,22 @@ class GeneratedKernel:
         return isinstance(self._device, CudaDevice)
 
     def compile(self) -> None:
-        """Compile it for the GPU, or find it in the cache; any thread may ask.
+        """Compile it for the GPU, or find it in the cache, and keep the code for `load`; any thread may ask.
 
         Raises:
             KernelError: it does not compile.
             UnavailableError: there is no compiler.
         """
         if isinstance(self._device, CudaDevice):
-            self._cubin(self._device.capability)
+            self._cubin = compile_unit(self._kernel.unit(), newest_architecture(self._device.capability))
 
     def load(self) -> None:
         """Compile it, and load it into the current context, so that its first launch may be captured; as `compile`."""
-        if isinstance(self._device, CudaDevice):
-            self._loaded = load_cubin(self._cubin(self._device.capability), self._kernel.name)
+        if self.is_compiled_ahead:
+            if self._cubin is None:
+                self.compile()
+            assert self._cubin is not None
+            self._loaded, self._cubin = load_cubin(self._cubin, self._kernel.name), None
 
     def runs_clusters(self) -> bool:
         """Whether the GPU can run a cluster of this kernel, which is loaded for that; the host can."""
@@ -120,9 +124,6 @@ class GeneratedKernel:
         threads, block = (self._grid[0] * self._threads, *self._grid[1:]), self._threads * self.cluster
         return lambda stream: self._kernel.launch(*arrays, threads=threads, block=block, stream=stream)
 
-    def _cubin(self, capability: int) -> bytes:
-        return compile_unit(self._kernel.unit(), newest_architecture(capability))
-
 
 def largest_cluster(device: Device) -> int:
     """Blocks that any kernel's clusters may have; 1 where the GPU has no clusters."""
@@ -132,13 +133,19 @@ def largest_cluster(device: Device) -> int:
 
 
 def compile_all(kernels: Iterable[GeneratedKernel]) -> None:
-    """Compile kernels in parallel; raises what `GeneratedKernel.compile` raises."""
-    waiting = [kernel for kernel in kernels if kernel.is_compiled_ahead]
-    if not waiting:
+    """Compile kernels in parallel, those of one source once; raises what `GeneratedKernel.compile` raises."""
+    equal: dict[Any, list[GeneratedKernel]] = {}
+    for kernel in kernels:
+        if kernel.is_compiled_ahead:
+            equal.setdefault(kernel._kernel, []).append(kernel)
+    if not equal:
         return
-    with ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="pytrtplugins-compile") as pool:
-        for _ in pool.map(GeneratedKernel.compile, waiting):
+    with ThreadPoolExecutor(default_threads(), thread_name_prefix="pytrtplugins-compile") as pool:
+        for _ in pool.map(GeneratedKernel.compile, [first for first, *_ in equal.values()]):
             pass
+    for first, *others in equal.values():
+        for other in others:
+            other._cubin = first._cubin
 
 
 def address_of(array: Any) -> int:

@@ -45,7 +45,7 @@ _WGMMA = {
 
 def sources(*files: str) -> str:
     """The texts of files of `KERNELS`, one behind the other."""
-    return "\n".join(_before(file) + (KERNELS / file).read_text(encoding="utf-8") for file in files)
+    return "\n".join(_before(file) + _text(KERNELS / file) for file in files)
 
 
 def nhwc_kernel(name: str) -> CudaKernel:
@@ -98,7 +98,12 @@ def kernel_text(file: str, definitions: Mapping[str, int]) -> str:
 
 def _numbered(file: str) -> str:
     """A file's text, whose lines compilers name."""
-    return f'{_before(file)}#line 1 "{file}"\n{(KERNELS / file).read_text(encoding="utf-8")}'
+    return f'{_before(file)}#line 1 "{file}"\n{_text(KERNELS / file)}'
+
+
+@functools.cache
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 def _before(file: str) -> str:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -74,6 +75,38 @@ def test_a_cache_remembers_across_objects_and_keeps_what_others_wrote(tmp_path):
     assert read.get("p3") is None
 
 
+def test_many_choices_are_written_every_few_seconds_and_when_the_block_ends(tmp_path, monkeypatch):
+    now, chosen = [0.0], Choice("direct", "direct", 1.0, 1)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    cache = TacticCache(DEVICE, tmp_path)
+
+    def on_disk():
+        return {name for name in "abcdef" if TacticCache(DEVICE, tmp_path).get(name)}
+
+    def choose_some():
+        cache.put({"a": chosen})
+        for now[0], name in ((4.9, "b"), (4.99, "c")):
+            cache.put({name: chosen})
+        assert (on_disk(), cache.get("c")) == ({"a"}, chosen)
+        now[0] = 5.0
+        cache.put({"d": chosen})
+        assert on_disk() == {*"abcd"}
+        TacticCache(DEVICE, tmp_path).put({"e": chosen})
+        cache.put({"f": chosen})
+        raise KeyError
+
+    with pytest.raises(KeyError), cache.batched():
+        choose_some()
+    assert on_disk() == {*"abcdef"}
+    cache.path.unlink()
+    with cache.batched():
+        pass
+    assert not cache.path.exists()  # nothing was chosen
+    cache.put({"a": chosen})
+    cache.put({"b": chosen})
+    assert {*"ab"} <= on_disk()
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -119,6 +152,7 @@ def test_a_tactic_that_takes_1_3_times_as_long_is_too_slow(time, asked):
 WRITER = """
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from pytrtplugins.engines.cuda.conv.cache import Choice, TacticCache
 cache = TacticCache({"gpu": "test"}, Path(sys.argv[1]))
 for number in range(20):
