@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..device.device import CudaDevice, Tensor
 from ..device.fence import Fence
 from ..device.layout import FP8, Format
 from .cudnn_frontend import load_frontend, loaded_versions
+from .cudnn_plan import BuiltPlan, kept_plan
 from .problem import ConvLaunch, ConvProblem, Operands, Scratch, finishing
 from .search_time import SearchTime
 
@@ -53,7 +54,8 @@ class CudnnProvider:
         self._search_time = SearchTime(math.inf) if search_time is None else search_time
         self._lock = threading.RLock()
         self._graphs: dict[tuple[str, str], _Graph] = {}
-        self._built: dict[tuple[str, str, str], int] = {}
+        self._built: dict[tuple[str, str, str], BuiltPlan] = {}
+        self._kept: set[tuple[str, str, str]] = set()
 
     @functools.cached_property
     def cudnn(self) -> Any:
@@ -144,6 +146,13 @@ class CudnnProvider:
         launch.kept = kept  # type: ignore[attr-defined]
         return launch
 
+    def keep(self, problem: ConvProblem, tactic: str) -> None:
+        """Keep the plan of a tactic, which is built, on the disk: a search has built it among others."""
+        form, _, name = tactic.partition(":")
+        with self._lock:
+            if (problem.key, form, name) not in self._kept:
+                self._kept_plan(problem, form, name)
+
     # -- inside ----------------------------------------------------------------------------------------------------------
 
     def _wants_few(self, problem: ConvProblem) -> bool:
@@ -184,25 +193,32 @@ class CudnnProvider:
             return False
         return True
 
-    def _plan(self, problem: ConvProblem, form: str, name: str) -> tuple[Any, int]:
-        """The graph of a problem, and the index of its plan of this name, which is built here unless it was before."""
+    def _plan(self, problem: ConvProblem, form: str, name: str) -> BuiltPlan:
+        """The plan of this name for a problem; where its graph is not there, as in a search, it may come from the disk."""
         if form not in _MAX_PLANS:
             raise KeyError(form)
         key = (problem.key, form, name)
         with self._lock:
-            graph, names = self._graph(problem, form)
             if key not in self._built:
-                self._built[key] = self._build_first(graph, names[name])
-            return graph, self._built[key]
+                in_search = (problem.key, form) in self._graphs
+                self._built[key] = (self._build if in_search else self._kept_plan)(problem, form, name)
+            return self._built[key]
 
-    def _build_first(self, graph: Any, indices: Sequence[int]) -> int:
-        """Build the first of some plans that can be built, and return its index."""
-        for index in indices:
+    def _kept_plan(self, problem: ConvProblem, form: str, name: str) -> BuiltPlan:
+        """Read a plan from the disk, or build it and keep it there."""
+        self._kept.add((problem.key, form, name))
+        key, build = f"{form}:{name} {problem}", functools.partial(self._build, problem, form, name)
+        return kept_plan(self.cudnn, self._handle, self.device, key, build)
+
+    def _build(self, problem: ConvProblem, form: str, name: str) -> BuiltPlan:
+        """Build the first plan of a name that can be built."""
+        graph, names = self._graph(problem, form)
+        for index in names[name]:
             try:
                 graph.build_plan_at_index(index)
             except (RuntimeError, self.cudnn.cudnnGraphNotSupportedError):  # heuristics name plans that cannot be built
                 continue
-            return index
+            return graph, index
         raise RuntimeError("the plan cannot be built")
 
     def _graph(self, problem: ConvProblem, form: str) -> _Graph:

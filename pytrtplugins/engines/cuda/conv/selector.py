@@ -20,6 +20,7 @@ from ....utils.progress import progress_bar
 from ..device.device import Device
 from ..plan.plan import Plan, Step
 from .cache import Choice, TacticCache
+from .cudnn import CudnnProvider
 from .problem import Compiles, ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch
 from .search_time import SearchTime
 from .step import conv_operands, conv_problem
@@ -207,7 +208,11 @@ class ConvSelector:
     def _prepare(self, problem: ConvProblem, operands: Operands, scratch: Scratch) -> ConvLaunch:
         choice = self._choice(problem, operands)
         try:
-            return self._provider(choice).prepare(problem, choice.tactic, operands, scratch)
+            provider = self._provider(choice)
+            launch = provider.prepare(problem, choice.tactic, operands, scratch)
+            if isinstance(provider, CudnnProvider) and self._open_cache is not None:
+                provider.keep(problem, choice.tactic)
+            return launch
         except (BuildError, KernelError, ValueError) as error:
             if problem.key not in self._from_disk:
                 raise

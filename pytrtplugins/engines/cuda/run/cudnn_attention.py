@@ -8,6 +8,7 @@ from typing import Any
 
 from ....tensor import DType
 from ..conv.cudnn_frontend import load_frontend
+from ..conv.cudnn_plan import BuiltPlan, kept_plan
 from ..device.attention import AttentionMaker, AttentionProblem, Operand, attention
 from ..device.device import CudaDevice, Tensor
 from ..device.nhwc import Launch
@@ -20,14 +21,12 @@ _OLDEST, _MAX_HEAD, _VECTOR = 80, 256, 8
 _TILE, _BIASED_HEAD = 64, 32
 """Rows and keys of a tile of attention_mma.cu; values of a head up to which it is faster than cuDNN with a bias, too."""
 Dims = tuple[int, ...]
-_Plan = tuple[Any, int, int]
-"""A graph, the number of one of its plans, which is built, and the bytes of its workspace."""
 
 
 class CudnnAttention:
     """Makes what queues an attention, as `attention` does.
 
-    A graph of cuDNN's is built for each problem that differs while a run is planned, never in the run.
+    A plan of cuDNN's is built or read from the disk for each problem that differs while a run is planned, never in the run.
 
     Args:
         device: The GPU.
@@ -38,7 +37,7 @@ class CudnnAttention:
     def __init__(self, device: CudaDevice, other: AttentionMaker = attention, has_tiles: bool = False) -> None:
         self.device, self._else, self._has_tiles = device, other, has_tiles
         self._lock = threading.RLock()
-        self._plans: dict[AttentionProblem, _Plan | None] = {}
+        self._plans: dict[AttentionProblem, BuiltPlan | None] = {}
 
     @functools.cached_property
     def cudnn(self) -> Any:
@@ -55,13 +54,13 @@ class CudnnAttention:
         plan = self._plan(problem) if self.device.capability >= _OLDEST and suits else None
         if plan is None:
             return self._else(problem, q, k, v, y, bias)
-        graph, index, size = plan
+        graph, index = plan
         operands = {_Q: (problem.q, q.flat), _K: (problem.k, k.flat), _V: (problem.v, v.flat), _Y: (problem.y, y.flat)}
         if problem.bias is not None:
             operands[_BIAS] = problem.bias, bias
         arrays = {uid: operand.begins_at(flat) for uid, (operand, flat) in operands.items()}
         pack = {uid: int(array.data.ptr) for uid, array in arrays.items()}
-        workspace = self.device.allocate(size)
+        workspace = self.device.allocate(int(graph.get_workspace_size_plan_at_index(index)))
 
         def launch(stream: Any) -> None:
             with self._lock:
@@ -73,16 +72,22 @@ class CudnnAttention:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _plan(self, problem: AttentionProblem) -> _Plan | None:
+    def _plan(self, problem: AttentionProblem) -> BuiltPlan | None:
         with self._lock:
             if problem not in self._plans:
+                key, build = f"attention {problem}", functools.partial(self._build, problem)
                 try:
-                    self._plans[problem] = self._build(problem)
+                    self._plans[problem] = kept_plan(self.cudnn, self._handle, self.device, key, build)
                 except (RuntimeError, ValueError, self.cudnn.cudnnGraphNotSupportedError):
                     self._plans[problem] = None
             return self._plans[problem]
 
-    def _build(self, problem: AttentionProblem) -> _Plan | None:
+    def _build(self, problem: AttentionProblem) -> BuiltPlan:
+        """Build cuDNN's first plan that can be built.
+
+        Raises:
+            RuntimeError: there is none.
+        """
         cudnn, types = self.cudnn, self.cudnn.data_type
         graph = cudnn.pygraph(
             io_data_type=types.HALF,
@@ -120,8 +125,8 @@ class CudnnAttention:
                 graph.build_plan_at_index(index)
             except (RuntimeError, cudnn.cudnnGraphNotSupportedError):  # heuristics name plans that cannot be built
                 continue
-            return graph, index, int(graph.get_workspace_size_plan_at_index(index))
-        return None
+            return graph, index
+        raise RuntimeError("no plan can be built")
 
 
 def suits_cudnn(problem: AttentionProblem) -> bool:

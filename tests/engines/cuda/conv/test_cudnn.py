@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from pytrtplugins.cuda import cache
 from pytrtplugins.engines.cuda.conv.cudnn import CudnnProvider
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem, Operands, Scratch
 from pytrtplugins.engines.cuda.conv.search_time import SearchTime
@@ -91,7 +92,9 @@ def operands():
 
 
 FUSED, PLAIN = ([f"{form}:{name}" for name in "abc"] for form in ("fused", "plain"))
-DEVICE = SimpleNamespace(upload=lambda array: SimpleNamespace(nbytes=array.nbytes, data=SimpleNamespace(ptr=0)))
+DEVICE = SimpleNamespace(
+    model="H200", driver=13000, upload=lambda array: SimpleNamespace(nbytes=array.nbytes, data=SimpleNamespace(ptr=0))
+)
 
 
 def test_nothing_of_cudnn_is_loaded_before_it_is_asked_for(monkeypatch):
@@ -175,6 +178,29 @@ def test_threads_queue_on_their_own_streams(frontend, monkeypatch):
     plan = graph, 0, lambda: DEVICE.upload(np.zeros(1))
     both.run(*[lambda ptr=ptr: provider._execute(plan, {}, SimpleNamespace(ptr=ptr)) for ptr in (7, 8)])
     assert calls == [7, "run", 8, "run"]
+
+
+def test_the_plan_that_a_search_has_chosen_is_kept_and_read_without_heuristics(frontend, monkeypatch, tmp_path):
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    read = []
+    monkeypatch.setattr(Graph, "serialize", lambda graph: [graph.built[-1]], raising=False)
+    monkeypatch.setattr(Graph, "deserialize", lambda graph, data: read.append(data), raising=False)
+    search = CudnnProvider(DEVICE)
+    assert list(search.tactics(problem())) == FUSED
+    assert not list(tmp_path.iterdir())  # a search keeps nothing
+    for _ in range(2):
+        search.prepare(problem(), "fused:b", operands(), Scratch())
+        search.keep(problem(), "fused:b")
+    assert frontend.built == [2, 1, 3, 1]  # the last selects it
+    frontend.built.clear()
+    again = CudnnProvider(DEVICE)
+    again.prepare(problem(), "fused:b", operands(), Scratch())
+    again.keep(problem(), "fused:b")
+    assert (frontend.built, read, again._plan(problem(), "fused", "b")[1]) == ([], [[1]], 0)
+    again.prepare(problem(), "fused:c", operands(), Scratch())
+    assert frontend.built == [3]
+    CudnnProvider(DEVICE).prepare(problem(), "fused:c", operands(), Scratch())
+    assert (frontend.built, read) == ([3], [[1], [3]])
 
 
 @pytest.mark.parametrize("tactic", ["fused:d", "fused:nowhere", "other:a"])

@@ -109,7 +109,9 @@ def frontend(monkeypatch):
 
 
 def device(capability=90):
-    return SimpleNamespace(capability=capability, allocate=lambda size: np.zeros(size, np.uint8).view(OnGpu))
+    return SimpleNamespace(
+        model="H200", driver=13000, capability=capability, allocate=lambda size: np.zeros(size, np.uint8).view(OnGpu)
+    )
 
 
 def operand(dims, offset=0, dtype=DType.FLOAT16):
