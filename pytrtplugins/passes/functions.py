@@ -10,7 +10,6 @@ from ..model.ir import names_in, unused_name
 from ..model.proto import node_name
 from ..utils.optional import require
 from ..validation.dataflow import walk
-from ..validation.operators import standard_opset
 
 if TYPE_CHECKING:
     import onnx
@@ -24,7 +23,7 @@ def definition(node: ir.Node, version: int) -> ir.Graph | None:
 
     Args:
         node: Of ONNX's own domain, with the types of its inputs.
-        version: Of the opset; what the definition uses must mean the same there.
+        version: Of the opset, in which the body's nodes must be valid.
 
     Returns:
         A graph with an input for each of the node's, those that are left out included, and an output for each output.
@@ -36,7 +35,7 @@ def definition(node: ir.Node, version: int) -> ir.Graph | None:
         return None
     proto = onnx_ir.serde.serialize_node(node)
     function = _function_body(onnx, onnx_ir, schema, proto, node, version)
-    if function is None or not _is_same_in_opsets(onnx, function, version):
+    if function is None:
         return None
     defaults = [attribute.default_value for attribute in schema.attributes.values() if attribute.default_value.name]
     attributes = {attribute.name: attribute for attribute in (*defaults, *function.attribute_proto, *proto.attribute)}
@@ -103,40 +102,31 @@ def splice(graph: ir.Graph, node: ir.Node, inner: ir.Graph, inputs: Sequence[ir.
 
 
 def _function_body(onnx: Any, onnx_ir: Any, schema: Any, proto: onnx.NodeProto, node: ir.Node, version: int) -> Any:
-    """ONNX's function body for a node in an opset; None if there is none."""
-    function = onnx.FunctionProto()
+    """ONNX's function body for a node in an opset; None if there is none that is valid there."""
+    versions = schema.function_opset_versions or schema.context_dependent_function_opset_versions
+    if not versions:
+        return None
+    body_version = max((opset for opset in versions if opset <= version), default=min(versions))
     if schema.has_function:
-        function.CopyFrom(schema.function_body)
-        return function
-    if not schema.has_context_dependent_function:
-        return None
-    types = [
-        (onnx.TypeProto() if value is None else onnx_ir.serde.serialize_value(value).type).SerializeToString()
-        for value in node.inputs
-    ]
-    usable = [opset for opset in schema.context_dependent_function_opset_versions if opset <= version]
-    if not usable:
-        return None
-    text = schema.get_context_dependent_function_with_opset_version(max(usable), proto.SerializeToString(), types)
-    function.ParseFromString(text)
-    return function if function.node else None
+        text = schema.get_function_with_opset_version(body_version)
+    else:
+        types = [
+            (onnx.TypeProto() if value is None else onnx_ir.serde.serialize_value(value).type).SerializeToString()
+            for value in node.inputs
+        ]
+        text = schema.get_context_dependent_function_with_opset_version(body_version, proto.SerializeToString(), types)
+    function = onnx.FunctionProto.FromString(text)
+    return function if function.node and all(_is_valid(onnx, item, version) for item in walk(function.node)) else None
 
 
-def _is_same_in_opsets(onnx: Any, function: onnx.FunctionProto, version: int) -> bool:
-    """Whether the operators of a function body are the same in its opset and in the model's."""
-    function_opset = standard_opset(function) or version
-
-    def since(op_type: str, opset: int) -> int:
-        return int(onnx.defs.get_schema(op_type, opset, "").since_version)
-
-    return all(
-        node.op_type not in _MOVED or since(node.op_type, function_opset) == since(node.op_type, version)
-        for node in function.node
-    )
-
-
-_MOVED = ("Clip", "Dropout", "Pad", "ReduceSum", "Slice", "Split", "Squeeze", "TopK", "Unsqueeze", "Upsample")
-"""Operators in bodies of ONNX's functions whose attributes became inputs at some opset; later changes of others only added types."""
+def _is_valid(onnx: Any, node: onnx.NodeProto, version: int) -> bool:
+    """Whether an opset has a node's operator, with its attributes and as many inputs: some attributes became inputs."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+    except onnx.defs.SchemaError:
+        return False
+    inputs_fit = schema.min_input <= len(node.input) <= schema.max_input
+    return not schema.deprecated and inputs_fit and {item.name for item in node.attribute} <= {*schema.attributes}
 
 
 def _bind(nodes: Any, values: Mapping[str, onnx.AttributeProto], missing: set[str]) -> None:
