@@ -155,11 +155,7 @@ def run_file(file: File, runner: str) -> Outcome:
 
 
 def _inputs(model: onnx.ModelProto, file: File) -> Iterator[dict[str, Any]]:
-    """Inputs to try: the test data beside the file, then random ones.
-
-    Raises:
-        ValueError: an input is no tensor, or has no type.
-    """
+    """Inputs to try: the test data beside the file, then random ones."""
     constants = {tensor.name for tensor in model.graph.initializer}
     constants |= {sparse.values.name for sparse in model.graph.sparse_initializer}
     infos = [info for info in model.graph.input if info.name not in constants]

@@ -207,11 +207,7 @@ def print_network(network: Network) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command with these words, or with the process's; errors of this package are printed without a traceback, with exit code 2.
-
-    Raises:
-        SystemExit: always.
-    """
+    """Run the command with these words, or with the process's; errors of this package are printed without a traceback, with exit code 2."""
     with exit_on_error():
         _command()(args=None if arguments is None else list(arguments), prog_name="darknet2caffe")
 

@@ -21,11 +21,7 @@ _BLOCK = 1 << 20
 
 
 def check_bn_eps(bn_eps: str | None, dialect: str = "pjreddie") -> BnEps:
-    """Check a form of batch normalization's epsilon; None is that of the dialect's CPU code.
-
-    Raises:
-        UsageError: it is another text.
-    """
+    """Check a form of batch normalization's epsilon; None is that of the dialect's CPU code."""
     if bn_eps is None:
         return "darknet-gpu" if dialect == "alexeyab" else "darknet-cpu"
     for form in get_args(BnEps):

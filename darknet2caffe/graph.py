@@ -70,11 +70,7 @@ class Curve:
 
 
 def draw_svg(network: Network) -> str:
-    """The network as an SVG image; the same network gives the same text.
-
-    Raises:
-        MissingExtraError: the package drawsvg is not installed.
-    """
+    """The network as an SVG image; the same network gives the same text."""
     svg = require("drawsvg", extra="cli", feature="drawing a network")
     curves = lay_out(network)
     lanes = 1 + max((curve.lane for curve in curves), default=-1)
@@ -99,11 +95,7 @@ def draw_svg(network: Network) -> str:
 
 
 def write_svg(network: Network, path: str | Path) -> None:
-    """Write the image of `draw_svg` to a file.
-
-    Raises:
-        MissingExtraError: the package drawsvg is not installed.
-    """
+    """Write the image of `draw_svg` to a file."""
     write_atomic(path, draw_svg(network).encode())
 
 
@@ -112,9 +104,6 @@ def open_svg(network: Network) -> tuple[Path, bool]:
 
     Returns:
         The file, and whether a browser took it.
-
-    Raises:
-        MissingExtraError: the package drawsvg is not installed.
     """
     data = draw_svg(network).encode()
     path = Path(tempfile.mkdtemp(prefix="darknet2caffe-")) / f"{network.name}.svg"

@@ -160,11 +160,7 @@ class Message:
         return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}
 
     def finish(self, ignored: frozenset[str] = frozenset()) -> None:
-        """Require that every field was read, except those without effect.
-
-        Raises:
-            ModelError: a field was not.
-        """
+        """Require that every field was read, except those without effect."""
         for field in self.fields:
             if field.name not in self._asked and field.name not in ignored:
                 self.fail(f"the field {field.name} is not supported here", line=field.line)
@@ -222,11 +218,7 @@ def read_prototxt(path: str | Path) -> Message:
 
 
 def parse_prototxt(text: str, path: str = "the prototxt") -> Message:
-    """Read protobuf's text format.
-
-    Raises:
-        ModelError: it is broken.
-    """
+    """Read protobuf's text format."""
     root = Message(path, 1)
     tokens = _tokens(text, root)
     _read_fields(root, tokens, "", 0)

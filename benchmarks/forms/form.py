@@ -173,11 +173,7 @@ def _forms_of(schema: OpSchema | ContribSchema, seed: int, least: int) -> Iterat
 
 
 def _draft(schema: OpSchema | ContribSchema, seed: int, number: int) -> Draft:
-    """Draw one form of a version.
-
-    Raises:
-        Unfit: what was drawn makes no sense.
-    """
+    """Draw one form of a version."""
     operator = qualified_name(schema)
     key = zlib.crc32(f"{operator}-{schema.since_version}".encode())
     draft = Draft(schema, _opset(schema, number), np.random.default_rng([seed, key, number]))

@@ -24,11 +24,7 @@ _Arrays = Mapping[str, Any]
 
 
 def run_literal(model: onnx.ModelProto, inputs: _Arrays) -> list[Any]:
-    """Outputs of a model by onnxruntime without any optimization.
-
-    Raises:
-        Exception: of onnxruntime's own types.
-    """
+    """Outputs of a model by onnxruntime without any optimization."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()

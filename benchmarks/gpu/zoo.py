@@ -245,11 +245,7 @@ SETS = {"first": tuple(network.name for network in _ALL), "second": tuple(SECOND
 
 
 def chosen() -> tuple[str, ...]:
-    """The networks and zoos (``first``, ``second``, ``third``) that BENCHMARK_ZOO names, separated by commas; by default the first zoo.
-
-    Raises:
-        ValueError: there is no such network.
-    """
+    """The networks and zoos (``first``, ``second``, ``third``) that BENCHMARK_ZOO names, separated by commas; by default the first zoo."""
     words = (word.strip() for word in os.environ.get("BENCHMARK_ZOO", "").split(",") if word.strip())
     names = tuple(name for word in words for name in SETS.get(word, (word,)))
     unknown = [name for name in names if name not in NETWORKS]

@@ -162,11 +162,7 @@ class _Connection:
         return not self.unsent
 
     def read(self) -> tuple[int, bytes] | None:
-        """The answer's status and body, once all is there.
-
-        Raises:
-            ConnectionError: the server closed the connection.
-        """
+        """The answer's status and body, once all is there."""
         data = self.sock.recv(1 << 18)
         if not data:
             raise ConnectionError

@@ -30,9 +30,6 @@ def tensorrt_builds(case: Case) -> str:
     """TensorRT for RTX builds a small network with the plugin, in float32, float16 and bfloat16.
 
     What its parser and builder say is part of the failure; where they only warn, it is a remark.
-
-    Raises:
-        MissingExtraError: it is not installed.
     """
     if importlib.util.find_spec(_BINDINGS) is None:
         require(_BINDINGS, extra="rtx", feature=f"engine {_ENGINE!r}")  # raises; to import the engines takes longer

@@ -160,11 +160,7 @@ def embed(
 
 
 def _without_values(cls: type[Plugin]) -> Plugin:
-    """An instance of a plugin class with default field values.
-
-    Raises:
-        FieldError: a field has none.
-    """
+    """An instance of a plugin class with default field values."""
     try:
         return cls()
     except FieldError as error:

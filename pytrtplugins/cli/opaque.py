@@ -45,21 +45,13 @@ def open_with_shapes(path: Path, weights: Path | None, texts: Sequence[str] | No
 
 
 def with_declared_dims(model: onnx.ModelProto, texts: Sequence[str] | None) -> onnx.ModelProto:
-    """A model with the dims that the user gives; the model itself if there are none.
-
-    Raises:
-        UsageError: as `open_with_shapes`.
-    """
+    """A model with the dims that the user gives; the model itself if there are none."""
     shapes = read_shapes(texts)
     return with_shapes(model, shapes) if shapes else model
 
 
 def read_shapes(texts: Sequence[str] | None) -> dict[str, tuple[tuple[int | str, ...], str]]:
-    """Tensor → dims and type, of texts such as ``boxes=1x100x4`` and ``count=Nx1:int32``.
-
-    Raises:
-        UsageError: a text has another form.
-    """
+    """Tensor → dims and type, of texts such as ``boxes=1x100x4`` and ``count=Nx1:int32``."""
     expected = f"TENSOR=DIMS, such as boxes=1x100x4 or count=Nx1:int32, with a type of {', '.join(_TYPES)}"
     shapes: dict[str, tuple[tuple[int | str, ...], str]] = {}
     for text in texts or ():

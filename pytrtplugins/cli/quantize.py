@@ -151,11 +151,7 @@ def _calibrator_or_cache(
     limit: int | None,
     mode: str,
 ) -> Calibrator | Path:
-    """The calibrator of the images; without images, the cache's path.
-
-    Raises:
-        UsageError: there are no images and no cache.
-    """
+    """The calibrator of the images; without images, the cache's path."""
     path = cache or model.with_suffix(".cache")
     if images is not None:
         return loading.make_calibrator(algorithm, images, path, limit=limit, mode=mode)

@@ -40,11 +40,7 @@ class WorkStream(NamedTuple):
     number: int
 
     def current(self) -> int:
-        """The stream's number.
-
-        Raises:
-            Exception: the library's own.
-        """
+        """The stream's number."""
         found = ctypes.c_void_p()
         _CurrentStream(self.ask)(_CUDA, self.number, ctypes.addressof(found))
         return found.value or 0

@@ -51,11 +51,7 @@ def kernel_fields(
 
 
 def check_driver() -> None:
-    """Require NVIDIA's driver, before large packages are imported or installed that are of no use without it.
-
-    Raises:
-        UnavailableError: it is not installed.
-    """
+    """Require NVIDIA's driver, before large packages are imported or installed that are of no use without it."""
     try:
         ctypes.CDLL(LIBRARY)
     except OSError as error:
@@ -93,7 +89,6 @@ def driver() -> Driver:
     """NVIDIA's driver.
 
     Raises:
-        MissingExtraError: NVIDIA's bindings are not installed.
         UnavailableError: the driver is not installed.
     """
     check_driver()
@@ -225,11 +220,7 @@ class Launch:
         return int(self._driver.call("cuOccupancyMaxActiveClusters", self._handle, self._config))
 
     def __call__(self, stream: int) -> None:
-        """Queue it on a stream; nothing is allocated on the device, so that it can be captured.
-
-        Raises:
-            KernelError: the driver refuses.
-        """
+        """Queue it on a stream; nothing is allocated on the device, so that it can be captured."""
         if stream != self._stream:
             self._config.hStream, self._stream = self._new_stream(stream), stream
         (code,) = self._launch(self._config, self._handle, self._address, 0)

@@ -234,11 +234,7 @@ def record_launches() -> Iterator[list[LaunchRecord]]:
 
 
 def record(launch: LaunchRecord) -> None:
-    """Add a launch to the innermost `record_launches` of this thread.
-
-    Raises:
-        KernelError: there is none.
-    """
+    """Add a launch to the innermost `record_launches` of this thread."""
     if not _recorders.lists:
         raise KernelError(f"kernel {launch.kernel.name}: symbolic arrays outside of record_launches()")
     _recorders.lists[-1].append(launch)

@@ -113,7 +113,6 @@ def from_engine_file(path: Path, libraries: Sequence[str | Path]) -> Source:
     """A saved engine: TensorRT's plan, or the ONNX model that another engine runs.
 
     Raises:
-        EngineFileError: it is damaged.
         UsageError: a plan has plugins and no library is given; or a plugin is to run in a form that needs Python.
     """
     file = read_engine_file(path)

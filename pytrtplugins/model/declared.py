@@ -37,9 +37,6 @@ def check_declared(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Returns:
         The model, or a copy in which element types are those that are inferred.
-
-    Raises:
-        ModelError: a tensor has another number of axes, or another size of one.
     """
     declared_infos = _declared_infos(model)
     if not declared_infos:

@@ -88,9 +88,6 @@ def check_claims(model: onnx.ModelProto, weights_location: str | None = None) ->
 
     Returns:
         The model; sorted, where its nodes were not in order.
-
-    Raises:
-        ModelError, DimsError, RegistryError: as `infer_shapes`.
     """
     if _is_complete(model):
         return model

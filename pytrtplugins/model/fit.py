@@ -63,21 +63,13 @@ def find_node(model: onnx.ModelProto, name: str) -> int:
 
 
 def check_tensor(tensors: Collection[str], name: str) -> None:
-    """Require that the graph has a tensor.
-
-    Raises:
-        ModelError: there is none of this name.
-    """
+    """Require that the graph has a tensor."""
     if name not in tensors:
         raise _unknown_name_error("tensor", name, list(tensors), [])
 
 
 def checked_plugin(where: str, plugin: object) -> Plugin:
-    """Check that an argument is a plugin, and return it.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Check that an argument is a plugin, and return it."""
     if isinstance(plugin, Plugin):
         return plugin
     is_class = isinstance(plugin, type) and issubclass(plugin, Plugin)
@@ -177,11 +169,7 @@ def chosen_outputs(
 
 
 def check_functions(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto], new: onnx.NodeProto) -> None:
-    """Require that no other node calls a local function with the plugin's name, since it would become the plugin's body.
-
-    Raises:
-        ModelError: one does.
-    """
+    """Require that no other node calls a local function with the plugin's name, since it would become the plugin's body."""
     key = (new.domain, new.op_type)
     if all((function.domain, function.name) != key for function in model.functions):
         return

@@ -187,9 +187,6 @@ def rewrite(model: onnx.ModelProto, change: Callable[[ir.Model], object]) -> onn
 
     Returns:
         A new model, or ``model`` itself if ``change`` returned False.
-
-    Raises:
-        ModelError: as `to_ir`.
     """
     ir_model = to_ir(model, checked=True)
     return model if change(ir_model) is False else to_proto(ir_model)

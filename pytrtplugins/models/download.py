@@ -69,11 +69,7 @@ def download(
 
 
 def download_folder(folder: str | Path | None, name: str) -> Path:
-    """Create and return the folder for a download, by default in the user's cache.
-
-    Raises:
-        DownloadError: it cannot be made.
-    """
+    """Create and return the folder for a download, by default in the user's cache."""
     target = user_cache() if folder is None else Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)

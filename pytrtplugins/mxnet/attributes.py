@@ -52,11 +52,7 @@ class Attributes:
         }
 
     def finish(self) -> None:
-        """Require that all attributes were read.
-
-        Raises:
-            ModelError: one was not.
-        """
+        """Require that all attributes were read."""
         if self._left:
             name, text = next(iter(self._left.items()))
             raise self.node.error(

@@ -79,11 +79,7 @@ def to_half(
 
 
 def with_typed_scales(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Convert a prepared model with Q/DQ nodes to the first opset that allows scales in half precision, if its own is older.
-
-    Raises:
-        ModelError: it cannot be converted.
-    """
+    """Convert a prepared model with Q/DQ nodes to the first opset that allows scales in half precision, if its own is older."""
     has_scales = any(node.op_type in ("QuantizeLinear", "DequantizeLinear") for node in model.graph.node)
     return in_opset(model, _TYPED_SCALES) if has_scales else model
 

@@ -56,11 +56,7 @@ def normalize(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def normalize_if_needed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Normalize like `normalize`, but return the model itself if nothing changes: copies of large weights are slow.
-
-    Raises:
-        ModelError: as `normalize`.
-    """
+    """Normalize like `normalize`, but return the model itself if nothing changes: copies of large weights are slow."""
     _check_opset(model)
     for info in (*model.graph.input, *model.graph.output):
         if info.type.WhichOneof("value"):  # else it is found out later
@@ -71,20 +67,12 @@ def normalize_if_needed(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def with_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
-    """Convert a normalized model to an opset, if its own is older.
-
-    Raises:
-        ModelError: it cannot be converted.
-    """
+    """Convert a normalized model to an opset, if its own is older."""
     return model if standard_opset(model) >= opset else convert_or_keep(model, opset, needed=True)
 
 
 def in_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
-    """A prepared model in an opset, or in its own if that is newer; tensors keep their names.
-
-    Raises:
-        ModelError: it cannot be converted.
-    """
+    """A prepared model in an opset, or in its own if that is newer; tensors keep their names."""
     convert_or_keep = with_opset(model, opset)
     if convert_or_keep is model:
         return model

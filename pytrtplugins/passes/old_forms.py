@@ -139,9 +139,6 @@ def _restore_resizes(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
 
     The converter leaves the new attributes out, and their defaults compute other values. Neighbours are those below where an
     axis grows, and those above where it shrinks: a Resize that does both becomes two.
-
-    Raises:
-        ModelError: the scales of a Resize to nearest neighbours are not constant.
     """
     helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
     origins = iter(

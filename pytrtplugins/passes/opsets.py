@@ -63,12 +63,7 @@ def convert_or_keep(model: onnx.ModelProto, opset: int = OLDEST, needed: bool = 
 
 
 def _convert(model: onnx.ModelProto, opset: int, used_names: set[str]) -> onnx.ModelProto:
-    """A converted copy; ``used_names``: all names of the whole model, to which new ones are added.
-
-    Raises:
-        _UnconvertibleError: a node cannot be converted.
-        ModelError: a node has no equal in newer opsets.
-    """
+    """A converted copy; ``used_names``: all names of the whole model, to which new ones are added."""
     converter = require("onnx.version_converter", extra="onnx", feature=_FEATURE)
     old_opset, light = standard_opset(model), without_data(model)
     light.ir_version = max(light.ir_version, _FIRST_IR)  # else weights that are no inputs are unknown to the converter

@@ -109,9 +109,5 @@ def _without_faults(normal: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def in_opset_of_precision(model: onnx.ModelProto, precision: str) -> onnx.ModelProto:
-    """A prepared model in an opset that has a precision's 8-bit type; tensors keep the names of calibration tables.
-
-    Raises:
-        ModelError: it cannot be converted.
-    """
+    """A prepared model in an opset that has a precision's 8-bit type; tensors keep the names of calibration tables."""
     return in_opset(model, CODES[precision].opset)

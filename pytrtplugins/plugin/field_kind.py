@@ -192,11 +192,7 @@ class Scalar(FieldKind):
         return value
 
     def check(self, value: Any) -> Any:
-        """The stored form of a value of the right type.
-
-        Raises:
-            UnfitValueError: it is too large.
-        """
+        """The stored form of a value of the right type."""
         return value
 
     @override

@@ -79,9 +79,6 @@ class FieldSpec:
         Args:
             value: What the caller gave; ints are taken for floats, lists and 1-D arrays for tuples, numbers and lists for arrays.
             owner: Name of the plugin, for messages.
-
-        Raises:
-            FieldError: the value has another type, or an int does not fit 64 bits.
         """
         try:
             return self.field_kind.convert(value)

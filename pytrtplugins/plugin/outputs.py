@@ -15,11 +15,7 @@ __all__ = ["check_dtypes", "check_elements", "checked_arrays", "checked_dims"]
 
 
 def check_elements(plugin: object, most: int | None, tensors: Iterable[Dims]) -> None:
-    """Refuse tensors with more elements than the plugin allows; symbolic dims pass, and are checked when their sizes are known.
-
-    Raises:
-        DimsError: one has.
-    """
+    """Refuse tensors with more elements than the plugin allows; symbolic dims pass, and are checked when their sizes are known."""
     for dims in () if most is None else tensors:
         count: Any = math.prod(dims)
         if not isinstance(count, SymbolicDim) and count > most:
@@ -47,11 +43,7 @@ def checked_dims(plugin: object, dims: Any) -> Dims:
 
 
 def check_dtypes(plugin: object, verb: str, dtypes: Sequence[DType]) -> None:
-    """Require element types that plugins may have; ``verb`` is what this one does with them: ``"reads"``, ``"gives"``.
-
-    Raises:
-        PluginError: one is none of `PLUGIN_DTYPES`.
-    """
+    """Require element types that plugins may have; ``verb`` is what this one does with them: ``"reads"``, ``"gives"``."""
     for dtype in dtypes:
         if dtype not in PLUGIN_DTYPES:
             raise PluginError(

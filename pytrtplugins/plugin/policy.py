@@ -111,11 +111,7 @@ def requested_forms(requested: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_forms(model: onnx.ModelProto, engine: str, forms: Sequence[str], requested: Mapping[str, str]) -> None:
-    """Check requested forms: the model has the plugins, they have the forms, and the engine can run them (``forms``).
-
-    Raises:
-        UsageError: one is not so; the message gives the alternatives.
-    """
+    """Check requested forms: the model has the plugins, they have the forms, and the engine can run them (``forms``)."""
     classes = plugin_classes(model) if requested else {}
     for name, form in requested.items():
         if name not in classes:

@@ -58,7 +58,6 @@ def choose_models(
 
     Raises:
         UsageError: there is no model, or the command line names one that cannot stand in an address.
-        FormatError: as `read_models` says.
     """
     if words:
         return [ModelSpec(name, target, **defaults) for name, target in map(read_target, words)]

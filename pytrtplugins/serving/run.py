@@ -165,11 +165,7 @@ def check(
 
 
 def _places(specs: Sequence[ModelSpec], engines: int | None, devices: Sequence[str]) -> list[Place]:
-    """The device and models of each engine process; of each CPU process, if there are no engine processes.
-
-    Raises:
-        UsageError: as `place` says, or processes with their own models would need several devices.
-    """
+    """The device and models of each engine process; of each CPU process, if there are no engine processes."""
     places = place(specs, engines or None, list(map(device_name, devices)))
     if engines == 0 and len(places) > 1:
         raise UsageError(

@@ -163,11 +163,7 @@ class UrlFetcher:
 
 
 def check_origin(text: str) -> str:
-    """An origin with its port, such as ``http://camera.lan:8080`` for itself.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """An origin with its port, such as ``http://camera.lan:8080`` for itself."""
     try:
         place = _parse_url(text)
     except RequestError as error:
@@ -189,11 +185,7 @@ def is_public(address: str) -> bool:
 
 
 def _parse_url(url: str) -> _ParsedUrl:
-    """Parse a URL into origin, host, port and target.
-
-    Raises:
-        RequestError: it is none.
-    """
+    """Parse a URL into origin, host, port and target."""
     if len(url) > _LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
         raise RequestError(f"{_shown(url)}: expected a URL of at most {_LONGEST_URL} printable ASCII characters")
     try:

@@ -14,20 +14,12 @@ __all__ = ["dtype_of", "from_numpy", "require_torch", "to_numpy", "torch_dtype"]
 
 
 def require_torch(feature: str) -> Any:
-    """Import and return PyTorch.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Import and return PyTorch."""
     return require("torch", extra="torch", feature=feature)
 
 
 def dtype_of(dtype: Any) -> DType:
-    """Return the `DType` of a PyTorch dtype.
-
-    Raises:
-        PluginError: there is none.
-    """
+    """Return the `DType` of a PyTorch dtype."""
     return DType.of(str(dtype).removeprefix("torch."))
 
 

@@ -37,7 +37,6 @@ def read_npy(path: str | Path, *, max_bytes: int = MAX_BYTES, error: Failure = F
 
     Raises:
         PytrtpluginsError: it is no such file, is damaged, or too large; as ``error`` makes it, with ``.path``.
-        OSError: it cannot be read.
     """
     return _read(path, "npy", _array, max_bytes, error)
 
@@ -55,7 +54,6 @@ def read_npz(
 
     Raises:
         PytrtpluginsError: it is no such file, is damaged, or too large; as ``error`` makes it, with ``.path``.
-        OSError: it cannot be read.
     """
     return _read(path, "npz", _members, max_bytes, error, within)
 

@@ -90,11 +90,7 @@ def remove_abandoned(folder: Path) -> None:
 
 
 def check_target(path: str | Path, what: str = "file", suffixes: Collection[str] = ()) -> Path:
-    """Return a path that a file can be written to; ``what`` names the file in the message.
-
-    Raises:
-        UsageError: the suffix is another, or the folder does not exist.
-    """
+    """Return a path that a file can be written to; ``what`` names the file in the message."""
     path = Path(path)
     check_path(path, error=UsageError)
     if suffixes and path.suffix.lower() not in suffixes:

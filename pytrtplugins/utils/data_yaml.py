@@ -51,7 +51,6 @@ class DataYaml:
 
         Raises:
             FormatError: it is no such file, or a class's name is missing, blank, there twice, or no text; ``.line`` says where.
-            MissingExtraError: PyYAML is missing.
         """
         facts, lines = parse_yaml_with_lines(data, file)
         if not isinstance(facts, dict) or "names" not in facts:
@@ -77,8 +76,6 @@ class DataYaml:
 
         Raises:
             FormatError: see `parse`; or its parts have only the root of the disk in common.
-            MissingExtraError: PyYAML is missing.
-            OSError: it cannot be read.
         """
         parsed = cls.parse(read_regular(path, MAX_YAML_BYTES), str(path))
         described = replace(parsed, folder=Path(os.path.abspath(path)).parent.as_posix())

@@ -31,11 +31,7 @@ def field_limits(cls: type, name: str) -> Any:
 
 
 def check_fields(instance: Any) -> None:
-    """Compare the fields of a dataclass with their types.
-
-    Raises:
-        UsageError: one has another type, or is outside of its limits.
-    """
+    """Compare the fields of a dataclass with their types."""
     for name, hint in field_types(instance.__class__).items():
         value = getattr(instance, name)
         if value is None and type(None) in _options(hint):

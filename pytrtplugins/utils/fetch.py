@@ -50,7 +50,6 @@ def fetch(
 
     Raises:
         UsageError: the URL has another scheme.
-        DownloadError: it cannot be fetched.
         FormatError: what came is too long, or has another digest.
     """
     import http.client  # here, as urllib below, since they take long to import, and most commands fetch nothing

@@ -71,11 +71,7 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @contextmanager
 def drawing(width: float, height: float, *, feature: str = "a chart") -> Iterator[Figure]:
-    """Yield an empty figure with the project's style in matplotlib, sizes in inches. Draw and save it inside the block.
-
-    Raises:
-        MissingExtraError: matplotlib is missing.
-    """
+    """Yield an empty figure with the project's style in matplotlib, sizes in inches. Draw and save it inside the block."""
     matplotlib = require("matplotlib", extra="cli", feature=feature)
     figure = require("matplotlib.figure", extra="cli", feature=feature)
     with matplotlib.rc_context(STYLE):
@@ -87,7 +83,6 @@ def check_figure(path: str | Path) -> Path:
 
     Raises:
         UsageError: the suffix is not .png, .svg or .pdf, or the folder does not exist.
-        MissingExtraError: matplotlib is missing.
     """
     path = check_target(path, "plot", (".png", ".svg", ".pdf"))
     require("matplotlib", extra="cli", feature="a chart")

@@ -71,17 +71,12 @@ class FileSet:
         """Read a file's contents; a file larger than ``max_bytes`` is refused before it is read.
 
         Raises:
-            NoDataError: there is none of this name.
             FormatError: it is too large, or its tar ends within it.
         """
         return self._read(self._place(name), name, max_bytes)
 
     def read_head(self, name: str, count: int) -> bytes:
-        """The first bytes of a file, so many at most.
-
-        Raises:
-            NoDataError: there is none of this name.
-        """
+        """The first bytes of a file, so many at most."""
         place = self._place(name)
         path, offset, size = (place, 0, count) if isinstance(place, Path) else place
         with open_regular(path) as file:
@@ -89,11 +84,7 @@ class FileSet:
             return file.read(min(size, count))
 
     def check_alone(self, name: str, max_bytes: int) -> None:
-        """Refuse a file that is in several of the folders and tars, with different contents.
-
-        Raises:
-            FormatError: it is; or one of these files is too large.
-        """
+        """Refuse a file that is in several of the folders and tars, with different contents."""
         if name in self._others:
             first = self.read(name, max_bytes)
             for place in self._others[name]:
@@ -120,7 +111,6 @@ class FileSet:
         """Read a file's contents as UTF-8.
 
         Raises:
-            NoDataError: there is none of this name.
             FormatError: it is too large, or not text.
         """
         try:
@@ -135,11 +125,7 @@ class FileSet:
 
     @property
     def description(self) -> DataYaml | None:
-        """The data.yaml that is the source, or lies in the set; None: there is none.
-
-        Raises:
-            FormatError: it is damaged.
-        """
+        """The data.yaml that is the source, or lies in the set; None: there is none."""
         if self._description is None:
             name = next((name for name in DATA_YAML if name in self._places), None)
             if name is not None:

@@ -33,11 +33,7 @@ _BINARY = getattr(os, "O_BINARY", 0)
 
 
 def check_path(path: str | Path, *, error: Failure = FormatError) -> None:
-    """Refuse a path that no file can have here: one that is too long, has a name that is, or characters that names cannot have.
-
-    Raises:
-        PytrtpluginsError: as ``error`` makes it, with ``.path``.
-    """
+    """Refuse a path that no file can have here: one that is too long, has a name that is, or characters that names cannot have."""
     problem = ""
     try:
         os.stat(path)
@@ -66,7 +62,6 @@ def list_files(folder: Path, *, recursive: bool = True, error: Failure = FormatE
 
     Raises:
         PytrtpluginsError: paths in it are too long; as ``error`` makes it, with ``.path``.
-        OSError: a folder cannot be read.
     """
     try:
         return [path for path in (folder.rglob("*") if recursive else folder.iterdir()) if path.is_file()]
@@ -88,7 +83,6 @@ def open_regular(path: str | Path, *, error: Failure = FormatError, within: str 
         within: A folder above the file that may come from somebody else: nothing below it is reached through a link.
 
     Raises:
-        PytrtpluginsError: as ``error`` makes it, with ``.path``.
         OSError: there is no such file, it is a folder, or it cannot be opened.
     """
     check_path(path, error=error)
@@ -111,7 +105,6 @@ def read_regular(
     """Read a regular file; a larger one than ``max_bytes`` is refused before it is read. ``within`` is that of `open_regular`.
 
     Raises:
-        PytrtpluginsError: as ``error`` makes it, with ``.path``.
         OSError: there is no such file, it is a folder, or it cannot be read.
     """
     with open_regular(path, error=error, within=within) as file:

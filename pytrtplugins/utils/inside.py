@@ -163,7 +163,6 @@ def check_inside(folder: str | Path, *, error: Failure = FormatError, skip: Coll
 
     Raises:
         PytrtpluginsError: there is a link, a FIFO, a device or a socket; as ``error`` makes it.
-        OSError: a folder cannot be read.
     """
     root = Path(folder)
     pending = [root]

@@ -22,11 +22,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def read_name_list(names: str | Path | Iterable[str], *, max_bytes: int = _MAX_BYTES) -> tuple[str, ...]:
-    """Names of photos from a file with one a line, or from a list; empty ones are left out.
-
-    Raises:
-        UsageError: the file cannot be read.
-    """
+    """Names of photos from a file with one a line, or from a list; empty ones are left out."""
     return tuple(name for name in _lines(names, "photo", max_bytes) if name)
 
 

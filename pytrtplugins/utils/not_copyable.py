@@ -19,11 +19,7 @@ class NotCopyable:
     instead: ClassVar[str]
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        """Called by `pickle`, and by `copy` and `copy.deepcopy`.
-
-        Raises:
-            CopyError: always.
-        """
+        """Called by `pickle`, and by `copy` and `copy.deepcopy`."""
         name = type(self).__name__
         raise CopyError(
             f"{name}: it cannot be pickled or copied, since it holds the state of a library.\nDo: {self.instead}",

@@ -31,11 +31,7 @@ _LONGEST_REAL = 400  # characters: the largest float64, written out, has 309
 
 
 def check_int(what: str, value: Any, minimum: int, maximum: int) -> int:
-    """Check a whole number against limits: NumPy's are accepted, truth values are not. ``what`` names the number in the message.
-
-    Raises:
-        UsageError: it is not a whole number, or is outside.
-    """
+    """Check a whole number against limits: NumPy's are accepted, truth values are not. ``what`` names the number in the message."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -51,11 +47,7 @@ def check_int(what: str, value: Any, minimum: int, maximum: int) -> int:
 
 
 def check_share(what: str, value: Any) -> float:
-    """A number from 0 to 1.
-
-    Raises:
-        UsageError: it is not a number, is NaN, or is outside.
-    """
+    """A number from 0 to 1."""
     try:
         number = float("nan") if isinstance(value, (bool, str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -74,11 +66,7 @@ class _Limits(ABC, Generic[_Number]):
     _form: ClassVar[tuple[str, str]]  # how messages call such a number, and how they write one
 
     def read(self, text: str) -> _Number:
-        """Parse a number that a user typed.
-
-        Raises:
-            ValueError: it is none, or is outside; the message says what was expected and what was found.
-        """
+        """Parse a number that a user typed."""
         try:
             number = self._parse(text)
             if self.minimum <= number <= self.maximum:

@@ -21,9 +21,6 @@ def connect(ray: Any, address: str, **options: Any) -> None:
         ray: The module.
         address: ``"local"``: a new cluster on this machine; ``"auto"``: the cluster that this machine belongs to; or ``HOST:PORT``.
         **options: Of ``ray.init``.
-
-    Raises:
-        UsageError: there is no such cluster.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:

@@ -27,7 +27,6 @@ class TomlFile(FileWithLines):
 
         Raises:
             FormatError: it is not TOML, is no text, or is too large.
-            OSError: it cannot be read.
         """
         import tomllib  # which takes long to import
 
@@ -48,7 +47,6 @@ def read_text(path: Path) -> str:
 
     Raises:
         FormatError: it is not UTF-8, or too large.
-        OSError: it cannot be read.
     """
     try:
         return read_regular(path, _MAX_BYTES).decode()

@@ -14,11 +14,7 @@ __all__ = ["import_user_module"]
 
 
 def import_user_module(name: str) -> Any:
-    """Import a module as a user names it: ``package.module``, also of the working directory, or ``path/to/file.py``.
-
-    Raises:
-        UsageError: it cannot be imported.
-    """
+    """Import a module as a user names it: ``package.module``, also of the working directory, or ``path/to/file.py``."""
     if not name.endswith(".py") and not all(part.isidentifier() for part in name.split(".")):
         raise UsageError(
             f"module {name!r}: expected a module's name, or a Python file.\n"

@@ -20,8 +20,6 @@ class YamlFile(FileWithLines):
 
         Raises:
             FormatError: it is not YAML, uses what `parse_yaml` refuses, is too large, or holds something else.
-            MissingExtraError: PyYAML is missing.
-            OSError: it cannot be read.
         """
         data, lines = parse_yaml_with_lines(read_regular(path, MAX_YAML_BYTES), path)
         file = cls(path, data if isinstance(data, dict) else {}, lines)

@@ -20,11 +20,7 @@ _Dims = tuple[int | str, ...]
 
 
 def check_slopes(model: onnx.ModelProto) -> None:
-    """Check that slopes of PRelu broadcast to the dims of the input, where the model has both.
-
-    Raises:
-        ModelError: one does not.
-    """
+    """Check that slopes of PRelu broadcast to the dims of the input, where the model has both."""
     if standard_opset(model) >= BROADCAST_SLOPES and any(node.op_type == "PRelu" for node in walk(model.graph.node)):
         for node, dims in walk_with_facts(model.graph, lambda tensor: tuple(tensor.dims), _declared_dims):
             if node.op_type == "PRelu" and not standard_domain(node.domain) and {*node.input} <= dims.keys():

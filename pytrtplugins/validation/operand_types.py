@@ -18,11 +18,7 @@ __all__ = ["check_operand_types"]
 
 
 def check_operand_types(model: onnx.ModelProto) -> None:
-    """Check that inputs of a node that share a type variable of the schema have the same type, where the model has both.
-
-    Raises:
-        ModelError: two differ.
-    """
+    """Check that inputs of a node that share a type variable of the schema have the same type, where the model has both."""
     opset = standard_opset(model)
     if not opset:
         return

@@ -63,9 +63,6 @@ def check_node(
 
     Graphs in its attributes are not looked at. ``functions`` are domain and name of each local function, which come before
     operators; ``where`` is the body or function around it, for messages.
-
-    Raises:
-        ModelError: it has others.
     """
     text, domain = f"{where}{node_text(node)}", standard_domain(node.domain)
     if not node.op_type:

@@ -38,11 +38,7 @@ _RANKS: Mapping[str, Mapping[int, tuple[str, int, int]]] = {
 
 
 def check_ranks(model: onnx.ModelProto) -> None:
-    """Check the rank of inputs against their operators, where the model has their dims.
-
-    Raises:
-        ModelError: an input has more, or fewer.
-    """
+    """Check the rank of inputs against their operators, where the model has their dims."""
     for node, ranks in walk_with_facts(model.graph, lambda tensor: len(tensor.dims), _rank_of):
         _check_node(node, ranks)
 

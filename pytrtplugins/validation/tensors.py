@@ -159,11 +159,7 @@ def check_tensor(
 
 
 def check_sparse_tensor(tensor: onnx.SparseTensorProto, where: str) -> None:
-    """Check that values and indices of a sparse constant match its dims.
-
-    Raises:
-        ModelError: they do not.
-    """
+    """Check that values and indices of a sparse constant match its dims."""
     check_tensor(tensor.values, f"{where}, its values")
     check_tensor(tensor.indices, f"{where}, its indices")
     dims, count = tuple(tensor.dims), math.prod(tensor.values.dims)

@@ -84,11 +84,7 @@ def load_image(path: str | Path, *, exif: bool = True, max_bytes: int = MAX_BYTE
 
 
 def read_image_file(path: str | Path) -> bytes:
-    """Return the contents of an image file; ``-`` is standard input.
-
-    Raises:
-        ImageError: as for :func:`load_image`.
-    """
+    """Return the contents of an image file; ``-`` is standard input."""
     path, stdin = Path(path), str(path) == "-"
     try:
         if stdin:

@@ -135,11 +135,7 @@ def command(
 
 
 def _read_serve_table(context: Any, config: TomlFile | None) -> dict[str, Any]:
-    """Read the options in the file's table ``[serve]``.
-
-    Raises:
-        UsageError: an option that depends on the machine, or that exported servers do not have.
-    """
+    """Read the options in the file's table ``[serve]``."""
     if config is None:
         return {}
     defaults = read_config(config, context.find_root().command).defaults

@@ -76,11 +76,7 @@ def command(
 
 
 def _address(url: str) -> str:
-    """The address of a server, from ``localhost:8000`` too.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """The address of a server, from ``localhost:8000`` too."""
     full_url = url if "://" in url else f"http://{url}"
     try:
         parts = urlsplit(full_url)
@@ -93,12 +89,7 @@ def _address(url: str) -> str:
 
 
 def _read(address: str) -> Reading:
-    """Read a server's metrics.
-
-    Raises:
-        UnavailableError: it does not answer, or refuses.
-        UsageError: something else answers there.
-    """
+    """Read a server's metrics."""
     request = urllib.request.Request(f"{address}/metrics", headers=_headers())
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # what is measured is the server
     try:
@@ -129,11 +120,7 @@ def _headers() -> dict[str, str]:
 
 
 def _show_live(address: str, before: Reading, interval: float) -> None:
-    """Renew a table until q or Ctrl-C; a server that is gone for a while is waited for.
-
-    Raises:
-        BrokenPipeError: the terminal is gone.
-    """
+    """Renew a table until q or Ctrl-C; a server that is gone for a while is waited for."""
     try:
         _refresh_until_quit(address, before, interval)
     except OSError:

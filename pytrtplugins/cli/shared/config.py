@@ -78,7 +78,6 @@ def open_config(path: Path) -> TomlFile:
 
     Raises:
         FormatError: it is not TOML.
-        OSError: it cannot be read.
     """
     return TomlFile.read(path, _TABLE if path.name == _PROJECT else ())
 

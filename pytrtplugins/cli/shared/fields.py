@@ -71,11 +71,7 @@ def read_samples(pairs: Sequence[str] | None) -> dict[str, Any] | None:
 
 
 def read_shapes(texts: Sequence[str] | None) -> dict[str, tuple[int, ...]] | None:
-    """Dims of a plugin's inputs written as ``x=1x8x6x6``, or several with commas between them; None where there are none.
-
-    Raises:
-        UsageError: a text has another form.
-    """
+    """Dims of a plugin's inputs written as ``x=1x8x6x6``, or several with commas between them; None where there are none."""
     if not texts:
         return None
     shapes: dict[str, tuple[int, ...]] = {}

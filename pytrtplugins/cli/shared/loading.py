@@ -45,11 +45,7 @@ _PRECISION_FILES = (".yaml", ".yml")
 
 
 def check_precision(text: str) -> str:
-    """A precision's name, or the path of a precision file, as it was typed.
-
-    Raises:
-        UsageError: it is neither, or there is no such file.
-    """
+    """A precision's name, or the path of a precision file, as it was typed."""
     if text in PRECISIONS:
         return text
     if not text.endswith(_PRECISION_FILES):
@@ -70,11 +66,7 @@ def names_beside(model: Path) -> Path | None:
 
 
 def open_detector(engine: Engine, path: Path, names: Path | None = None, **options: Any) -> Yolov2:
-    """A detector, with the given class names, else those of the model, else those of the file next to it.
-
-    Raises:
-        PytrtpluginsError: as `pytrtplugins.models.Yolov2`.
-    """
+    """A detector, with the given class names, else those of the model, else those of the file next to it."""
     if names is None and read_description(engine.model_without_weights).names is None:
         names = names_beside(path)
     return Yolov2(engine, names, **options)
@@ -99,7 +91,6 @@ def open_graph(path: Path, weights: Path | None = None) -> Graph:
     """A model opened for editing; weights in a separate file are saved separately again.
 
     Raises:
-        UsageError: as `open_model`.
         ModelError: the file is not an ONNX model, or a broken one.
     """
     model, external_data = _read_model(path, weights, 1)
@@ -268,10 +259,6 @@ def _library(path: str) -> Any:
 
 
 def import_plugins(modules: Sequence[str] | None) -> None:
-    """Import modules, or files, so that their plugins are registered.
-
-    Raises:
-        UsageError: one cannot be imported.
-    """
+    """Import modules, or files, so that their plugins are registered."""
     for module in modules or ():
         import_user_module(module)

@@ -65,11 +65,7 @@ def read_array(file: str, option: str, max_bytes: int = MAX_BYTES) -> npt.NDArra
 
 
 def read_settings(pairs: Sequence[str] | None) -> dict[str, Any]:
-    """Settings written as ``name=value``: numbers, lists such as ``1,8,16``, JSON, text, or words such as ``tactics,graph``.
-
-    Raises:
-        UsageError: one has another form.
-    """
+    """Settings written as ``name=value``: numbers, lists such as ``1,8,16``, JSON, text, or words such as ``tactics,graph``."""
     settings: dict[str, Any] = {}
     for name, text in read_pairs(pairs, "--setting", "NAME=VALUE, such as batch=1,8,16", empty=True).items():
         settings[name] = read_value(text)
@@ -85,11 +81,7 @@ def read_value(text: str) -> Any:
 
 
 def read_words(text: str, option: str) -> tuple[str, ...]:
-    """Names with commas between them.
-
-    Raises:
-        UsageError: one is empty.
-    """
+    """Names with commas between them."""
     words = tuple(text.split(","))
     if not all(words):
         raise UsageError(f"{option} {text[:80]}: expected names with commas between them, such as cpu,onnxruntime.")
@@ -97,11 +89,7 @@ def read_words(text: str, option: str) -> tuple[str, ...]:
 
 
 def read_forms(pairs: Sequence[str] | None) -> dict[str, str]:
-    """Forms of plugins written as ``acme::Scale=compute``.
-
-    Raises:
-        UsageError: one has another form.
-    """
+    """Forms of plugins written as ``acme::Scale=compute``."""
     return read_pairs(pairs, "--plugin-form", f"NAME=FORM with a form of {', '.join(FORMS)}", values=FORMS)
 
 

@@ -55,11 +55,7 @@ _NO_IMAGES = {  # suffix → what it is, and what to do
 
 
 def expect_images(texts: Sequence[str]) -> None:
-    """Require what may be images, videos, folders, globs or URLs.
-
-    Raises:
-        UsageError: one is a file of another kind, by its suffix.
-    """
+    """Require what may be images, videos, folders, globs or URLs."""
     for text in texts:
         what, do = _NO_IMAGES.get(Path(text).suffix.lower(), ("", ""))
         if what and not Path(text).is_dir():

@@ -47,11 +47,7 @@ class Library(ABC):
         self._compiler = compiler
 
     def context(self) -> int:
-        """The thread's current context.
-
-        Raises:
-            UnavailableError: there is none.
-        """
+        """The thread's current context."""
         return current_context()
 
     @abstractmethod
@@ -91,7 +87,6 @@ class CupyLibrary(Library):
         compiler: ``"auto"`` or ``"nvcc"``, as `compile_unit` takes it.
 
     Raises:
-        MissingExtraError: CuPy or NVIDIA's bindings are not installed.
         UnavailableError: there is no GPU.
     """
 
@@ -133,7 +128,6 @@ class PycudaLibrary(Library):
     """PyCUDA, in the primary context, which is CuPy's and PyTorch's too; nvcc is the compiler.
 
     Raises:
-        MissingExtraError: PyCUDA or NVIDIA's bindings are not installed.
         UnavailableError: there is no GPU.
     """
 
@@ -198,7 +192,6 @@ def library(backend: str) -> Library:
     """The library of a backend, found once: ``"cupy"``, ``"nvcc"`` or ``"pycuda"``.
 
     Raises:
-        MissingExtraError: its package is not installed.
         UnavailableError: there is no GPU.
     """
     if _closed:

@@ -23,9 +23,6 @@ def check_layouts(model: onnx.ModelProto, engine: str, quantizes: bool = False) 
         model: The model, as its file has it or prepared.
         engine: Name of the engine.
         quantizes: Whether the engine runs such nodes, but not in codes that are to be made of their weights.
-
-    Raises:
-        BuildError: there is one.
     """
     node = next((node for node in walk(model.graph.node) if node.domain == _DOMAIN), None)
     if node is None:

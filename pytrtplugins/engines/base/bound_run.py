@@ -42,5 +42,4 @@ class BoundRun(Exclusive[None]):
 
         Raises:
             EngineError: this is closed, or another thread is launching it.
-            ExecutionError: CUDA failed.
         """

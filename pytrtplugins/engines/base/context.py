@@ -285,11 +285,7 @@ class ExecutionContext(Exclusive[Arrays]):
 
 
 def check_dims(name: str, target: Array, dims: tuple[int, ...]) -> None:
-    """Check the dims of an output against those of the caller's array.
-
-    Raises:
-        BindingError: the array has others.
-    """
+    """Check the dims of an output against those of the caller's array."""
     if tuple(target.shape) != dims:
         raise BindingError(
             f"output {name!r}: its dims are {dims}, those of the given array {tuple(target.shape)}",
@@ -299,11 +295,7 @@ def check_dims(name: str, target: Array, dims: tuple[int, ...]) -> None:
 
 
 def check_dtype(what: str, desc: TensorDesc, array: Any) -> None:
-    """Require the dtype of a tensor.
-
-    Raises:
-        BindingError: the array has another.
-    """
+    """Require the dtype of a tensor."""
     if array.dtype.name != desc.dtype.value:
         raise BindingError(
             f"{what} {desc.name!r}: expected {desc.dtype}, found {array.dtype}.\nDo: array.astype(numpy.{desc.dtype})",

@@ -123,7 +123,6 @@ def read_engine_file(path: str | Path) -> EngineFile:
 
     Raises:
         EngineFileError: it is not an engine file, or of another format version. ``.path`` says which.
-        FileNotFoundError: there is no such file.
     """
     path = Path(path)
     with _open_archive(path) as (archive, file):

@@ -171,11 +171,7 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
             self._check_open()
 
     def _check_caller(self) -> None:
-        """Refuse a run in a forked process without a device, and one inside a run that would deadlock.
-
-        Raises:
-            EngineError: it is called from there.
-        """
+        """Refuse a run in a forked process without a device, and one inside a run that would deadlock."""
         self.engine.check_process()
         around = _RUNS.stack
         if not around:

@@ -76,7 +76,6 @@ def as_error(what: str, engine: str, kind: type[EngineError] = BuildError) -> It
 
     Raises:
         EngineError: of this kind, about ``what`` failed, ``"OpenVINO cannot build the model"``; ``.text`` is all that the library reported.
-        Exception: what a plugin raised, as it raised it.
     """
     try:
         yield

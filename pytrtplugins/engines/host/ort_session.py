@@ -104,9 +104,6 @@ def make_session(
 
     The model stays as it is from then on. A model that onnxruntime refuses with its optimizers is run without them, with a warning in the
     log.
-
-    Raises:
-        Exception: of onnxruntime's own types, where it cannot run the model.
     """
     ort = require("onnxruntime", extra="cpu", feature="engines 'onnxruntime' and 'cpu'")
 
@@ -173,11 +170,7 @@ def _named_nodes(model: onnx.ModelProto) -> Iterator[None]:
 
 
 def optimized_model(model: onnx.ModelProto, disabled: Collection[str] | None = None) -> onnx.ModelProto:
-    """The model after onnxruntime's optimizer, before layout changes, which rename tensors: fused operators are nodes.
-
-    Raises:
-        Exception: of onnxruntime's own types, where it cannot run the model.
-    """
+    """The model after onnxruntime's optimizer, before layout changes, which rename tensors: fused operators are nodes."""
     ort = require("onnxruntime", extra="cpu")
     options = ort.SessionOptions()
     options.log_severity_level = _ERRORS

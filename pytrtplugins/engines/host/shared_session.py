@@ -37,9 +37,6 @@ class Session:
 
         Returns:
             The outputs of these names.
-
-        Raises:
-            Exception: of onnxruntime's own types.
         """
         session = self._made or self._anew()
         if self._bfloat16:  # which its NumPy interface does not know

@@ -37,11 +37,7 @@ def is_peculiar(array: npt.NDArray[Any]) -> bool:
 
 
 def refuse_short_floats(inputs: Arrays) -> None:
-    """Require that bfloat16 inputs are finite: OpenVINO loses NaN and infinities.
-
-    Raises:
-        ExecutionError: one is not.
-    """
+    """Require that bfloat16 inputs are finite: OpenVINO loses NaN and infinities."""
     for name, array in inputs.items():
         if array.dtype.kind == "V" and array.size and not np.isfinite(array.astype(np.float32)).all():
             raise ExecutionError(
@@ -64,11 +60,7 @@ def is_long(array: npt.NDArray[Any]) -> bool:
 
 
 def refuse_long(inputs: Arrays) -> None:
-    """Refuse inputs for which `is_long` is true.
-
-    Raises:
-        BindingError: there is one.
-    """
+    """Refuse inputs for which `is_long` is true."""
     for name, array in inputs.items():
         raise BindingError(
             f"input {name!r}: OpenVINO keeps int64 in 32 bits, and the numbers are {array.min()} to {array.max()}.\n"
@@ -77,11 +69,7 @@ def refuse_long(inputs: Arrays) -> None:
 
 
 def check_indices(name: str, array: npt.NDArray[Any], size: int) -> None:
-    """Require that indices lie in an axis: OpenVINO's Gather gives 0 for others.
-
-    Raises:
-        BindingError: one does not.
-    """
+    """Require that indices lie in an axis: OpenVINO's Gather gives 0 for others."""
     if array.size and not (-size <= array.min() and array.max() < size):
         raise BindingError(
             f"input {name!r}: it holds indices along an axis of {size}, expected {-size} to {size - 1}, found {array.min()} to "

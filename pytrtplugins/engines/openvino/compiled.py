@@ -33,11 +33,7 @@ class CompiledNetwork:
         self._free_dims = free_dims
 
     def infer(self, request: Request, inputs: Mapping[str, npt.NDArray[Any]]) -> Any:
-        """Run once.
-
-        Raises:
-            RuntimeError: OpenVINO failed.
-        """
+        """Run once."""
         with self._lock:
             if self._failed:
                 self.compiled, self._failed = self._compile(), False

@@ -17,7 +17,6 @@ def make_core() -> Any:
     """Make a core of OpenVINO's.
 
     Raises:
-        MissingExtraError: OpenVINO is not installed.
         UnavailableError: a parent of this process has used OpenVINO.
     """
     global _first

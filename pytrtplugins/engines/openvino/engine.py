@@ -124,11 +124,7 @@ class CpuEngine(HostEngine):
         return CpuContext(self)
 
     def _known_inputs(self) -> set[str]:
-        """Inputs that the network reads, each under a unique name; if OpenVINO has lost one, onnxruntime computes everything.
-
-        Raises:
-            BuildError: onnxruntime cannot.
-        """
+        """Inputs that the network reads, each under a unique name; if OpenVINO has lost one, onnxruntime computes everything."""
         if self._network is None:
             return set()
         names = {desc.name for desc in self.inputs}

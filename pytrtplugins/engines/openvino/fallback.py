@@ -67,9 +67,6 @@ class SessionHost:
 
     Attributes:
         unranked: An output of which not even the number of axes is known, as OpenVINO wants it; empty where there is none.
-
-    Raises:
-        Exception: of onnxruntime's own types, where it cannot run the node.
     """
 
     def __init__(self, submodel: Submodel, threads: int) -> None:

@@ -72,11 +72,7 @@ class Delegated:
             ) from error
 
     def __call__(self, given: Sequence[Any]) -> list[Any]:
-        """The node's outputs; None for those that are left out.
-
-        Raises:
-            EngineError: ``onnx.reference`` fails on these inputs.
-        """
+        """The node's outputs; None for those that are left out."""
         feeds = {name: self._fed(value) for name, value in zip(self._inputs, given, strict=True) if name}
         if self._scalar is not None:
             feeds[self._scalar] = feeds[self._scalar].reshape(())

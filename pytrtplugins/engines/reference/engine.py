@@ -193,11 +193,7 @@ class ReferenceContext(ExecutionContext):
 
 
 def _without_functions(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with local functions written out, except those of plugins: a plugin is computed by its class.
-
-    Raises:
-        ModelError: a call gives a function's operator an attribute of another type.
-    """
+    """The model with local functions written out, except those of plugins: a plugin is computed by its class."""
     bodies = (model.graph.node, *(function.node for function in model.functions))
     plugins = {(node.domain, node.op_type) for body in bodies for node in body if is_plugin_node(node)}
     functions = {(item.domain, item.name) for item in model.functions} - plugins

@@ -39,11 +39,7 @@ _CHANGED = {("PRelu", 6)}  # the same signature as later, another meaning: its s
 def check_delegable(
     node: onnx.NodeProto, schema: onnx.defs.OpSchema, attributes: Mapping[str, Any], where: str
 ) -> None:
-    """Require that ``onnx.reference`` computes a node as ONNX defines it.
-
-    Raises:
-        BuildError: it does not, as far as is known.
-    """
+    """Require that ``onnx.reference`` computes a node as ONNX defines it."""
     reason = _REFUSED.get(node.op_type, "") if schema.domain in ("", "ai.onnx.ml") else ""
     for name, known in _VALUES.get(node.op_type, {}).items():
         value = attributes.get(name)

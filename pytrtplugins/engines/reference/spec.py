@@ -23,11 +23,7 @@ _ELSEWHERE = 'Do: engine="cpu" or engine="onnxruntime"'
 
 
 def check_opsets(opsets: Mapping[str, int]) -> None:
-    """Require opsets that the installed onnx knows.
-
-    Raises:
-        BuildError: one of ONNX's domains has a newer version.
-    """
+    """Require opsets that the installed onnx knows."""
     newest = require("onnx.defs", extra="onnx", feature="engine 'reference'").onnx_opset_version()
     if opsets.get("", 1) > newest:
         raise BuildError(

@@ -120,11 +120,7 @@ class Api:
     # -- building ----------------------------------------------------------------------------------------------------
 
     def require_builder(self) -> None:
-        """Require the package that builds.
-
-        Raises:
-            UnavailableError: only a package that runs engines is installed.
-        """
+        """Require the package that builds."""
         if not self.builds:
             raise UnavailableError(
                 f"{self.name} {self.version} runs engines and cannot build them.\n"

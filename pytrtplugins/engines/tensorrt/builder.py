@@ -46,7 +46,6 @@ def build_plan(
 
     Raises:
         BuildError: TensorRT cannot parse or build the model; the message holds what it logged.
-        Exception: what a plugin raised, as it raised it.
     """
     with contextlib.ExitStack() as stack:
         if device is not None:

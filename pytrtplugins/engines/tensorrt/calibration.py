@@ -106,11 +106,7 @@ def make_calibrator(api: Api, source: CalibrationSource, batch: int, device: Dev
             source.keep(bytes(cache))
 
         def check(self) -> None:
-            """Require that there were data.
-
-            Raises:
-                NoDataError: TensorRT calibrated with no batch.
-            """
+            """Require that there were data."""
             if source.table is None and not self.batches:
                 raise NoDataError(
                     f"nothing to calibrate with: the data do not fill one batch of {batch}.\n"

@@ -26,12 +26,7 @@ class Device:
 
 
 def find_device(name: str | None = None, engine: str = "tensorrt") -> Device:
-    """The GPU of a name such as ``"cuda:1"``, for an engine; None is the first.
-
-    Raises:
-        MissingExtraError: CuPy is not installed.
-        UnavailableError: there is no such GPU.
-    """
+    """The GPU of a name such as ``"cuda:1"``, for an engine; None is the first."""
     extra = "tensorrt" if engine == "tensorrt" else "cuda"
     cupy = require(
         "cupy", extra=extra, feature=f"running engine {engine!r}" if extra == "cuda" else f"engine {engine!r}"

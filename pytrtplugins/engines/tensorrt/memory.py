@@ -15,11 +15,7 @@ __all__ = ["DeviceMemory", "current_memory", "use_memory"]
 
 
 class DeviceMemory:
-    """A GPU's: CuPy arrays, without a copy. Tests put their own in its place, see `use_memory`.
-
-    Raises:
-        MissingExtraError: CuPy is not installed.
-    """
+    """A GPU's: CuPy arrays, without a copy. Tests put their own in its place, see `use_memory`."""
 
     def __init__(self) -> None:
         self._cupy = require("cupy", extra="tensorrt", feature="a plugin in TensorRT")
@@ -49,11 +45,7 @@ _memory: list[DeviceMemory] = []
 
 
 def current_memory() -> DeviceMemory:
-    """Where addresses point: a GPU's memory, unless `use_memory` says otherwise.
-
-    Raises:
-        MissingExtraError: CuPy is not installed.
-    """
+    """Where addresses point: a GPU's memory, unless `use_memory` says otherwise."""
     if not _memory:
         _memory.append(DeviceMemory())
     return _memory[-1]

@@ -28,7 +28,6 @@ def load_module() -> ModuleType:
     """The package's bindings.
 
     Raises:
-        MissingExtraError: it is not installed.
         OSError: its libraries cannot be loaded.
     """
     if MODULE not in sys.modules and sys.platform == "linux" and importlib.util.find_spec(MODULE) is not None:

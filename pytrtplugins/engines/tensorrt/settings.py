@@ -49,11 +49,7 @@ class Settings:
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Settings:
-        """Check settings.
-
-        Raises:
-            UsageError: one has a wrong value; the message says what is expected.
-        """
+        """Check settings."""
         values = dict(given)
         if "batch" in values:
             values["batch"] = _sizes("batch", values["batch"])

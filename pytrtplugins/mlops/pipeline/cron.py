@@ -26,11 +26,7 @@ class _Field:
     names: Mapping[str, int] = field(default_factory=dict)
 
     def values(self, text: str) -> set[int]:
-        """Parse a field into its numbers.
-
-        Raises:
-            ValueError: it has another form, or a number is outside.
-        """
+        """Parse a field into its numbers."""
         return {value for part in text.split(",") for value in self._range(part)}
 
     def _range(self, part: str) -> range:

@@ -54,9 +54,7 @@ class DvcStore(Store):
         The caller holds the folder's lock.
 
         Raises:
-            MissingExtraError: DVC is missing.
             StepError: DVC refuses the folder.
-            OSError: the folder cannot be written.
         """
         dvc = require("dvc.repo", extra="pipeline", feature="running pipelines")
         for name in ("dvc", "dvc_data", "dvc_objects"):

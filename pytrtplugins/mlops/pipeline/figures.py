@@ -25,7 +25,6 @@ def read_figures(path: str | Path, name: str = "", *, within: str | Path | None 
 
     Raises:
         FormatError: it is not JSON, or holds no numbers, or more than 10,000; ``.path`` says which.
-        OSError: it cannot be read.
     """
     name = name or str(path)
     data = parse_json(read_regular(path, MAX_BYTES, within=within), name, allow_nan=True)

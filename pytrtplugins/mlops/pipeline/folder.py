@@ -80,11 +80,7 @@ class PipelineFolder:
         return self.path.parents[len(_PARENTS.parts) - 1]
 
     def make(self) -> None:
-        """Make the folder.
-
-        Raises:
-            OSError: it cannot be made.
-        """
+        """Make the folder."""
         self.root.mkdir(parents=True, exist_ok=True)
         with holder(self.path / _LOCK, self.root, error=StepError, make=True):
             pass
@@ -107,7 +103,6 @@ class PipelineFolder:
 
         Raises:
             StepError: another process runs the pipeline.
-            OSError: the folder cannot be written.
         """
         handle = open_inside(self.path / _LOCK, os.O_RDWR | os.O_CREAT, within=self.root, error=StepError)
         with held_lock(handle, wait=False) as is_held:

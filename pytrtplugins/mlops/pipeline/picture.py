@@ -35,10 +35,6 @@ def draw_pipeline(pipeline: Pipeline, states: Sequence[StepState], path: Path) -
         pipeline: The steps.
         states: Theirs.
         path: A file .svg, .png or .pdf.
-
-    Raises:
-        MissingExtraError: matplotlib is missing.
-        OSError: the file cannot be written.
     """
     graph = pipeline.graph()
     rows = _rows(graph)

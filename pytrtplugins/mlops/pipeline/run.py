@@ -66,9 +66,6 @@ def run_pipeline(
     Raises:
         StepError: the pipeline runs already, the machine lacks something, an input is missing, or a file of the user is in the way.
             Nothing was run.
-        UsageError: there is no such step.
-        MissingExtraError: DVC is missing.
-        OSError: the folder cannot be written.
     """
     steps = selection.of(pipeline)
     folder = PipelineFolder.of(pipeline)

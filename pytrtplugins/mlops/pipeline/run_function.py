@@ -13,11 +13,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Call a function with the tuples ``inputs`` and ``outputs``, and with the parameters.
-
-    Raises:
-        UsageError: there is no such function.
-    """
+    """Call a function with the tuples ``inputs`` and ``outputs``, and with the parameters."""
     name, text = sys.argv[1:] if arguments is None else arguments
     call = parse_json(text, "the step")
     module, _, attribute = name.rpartition(":")

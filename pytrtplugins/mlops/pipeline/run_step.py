@@ -37,11 +37,7 @@ _LAST_LINES, _LAST_BYTES = 16, 4096
 
 
 def main() -> None:
-    """Run the step that the command line names, in the working directory, which is a pipeline's folder.
-
-    Raises:
-        SystemExit: always.
-    """
+    """Run the step that the command line names, in the working directory, which is a pipeline's folder."""
     with exit_on_error():
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, _stop)

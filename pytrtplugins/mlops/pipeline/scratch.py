@@ -51,7 +51,6 @@ class Scratch:
 
         Raises:
             StepError: an input is missing.
-            OSError: the folder cannot be written.
         """
         root = folder.work / f"{step.name}.{secrets.token_hex(4)}"
         scratch = cls(root, step, inputs)

@@ -18,12 +18,7 @@ __all__ = ["step_states"]
 
 
 def step_states(pipeline: Pipeline, *, store: Opener = DvcStore.opened) -> tuple[StepState, ...]:
-    """The state of each step, in the order in which they run; while the pipeline runs, as its run has it.
-
-    Raises:
-        MissingExtraError: DVC is missing.
-        OSError: the folder cannot be written.
-    """
+    """The state of each step, in the order in which they run; while the pipeline runs, as its run has it."""
     folder = PipelineFolder.of(pipeline)
     if not os.path.lexists(folder.path):
         return tuple(StepState(step.name, "never run") for step in pipeline.steps)

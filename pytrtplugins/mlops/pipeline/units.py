@@ -30,38 +30,22 @@ def is_number(value: Any) -> bool:
 
 
 def read_bytes(value: Any) -> int:
-    """Bytes: a number, or a text such as ``4GiB``, ``512Mi`` or ``2GB``.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Bytes: a number, or a text such as ``4GiB``, ``512Mi`` or ``2GB``."""
     return round(_amount(value, _SIZES, "bytes, such as 4GiB or 512Mi"))
 
 
 def read_seconds(value: Any) -> float:
-    """Seconds: a number, or a text such as ``30s``, ``15 min``, ``2h``.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Seconds: a number, or a text such as ``30s``, ``15 min``, ``2h``."""
     return _amount(value, _TIMES, "seconds, or a time such as 15min or 2h")
 
 
 def read_cores(value: Any) -> float:
-    """Cores: a number, or a text such as ``500m`` for half of one.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Cores: a number, or a text such as ``500m`` for half of one."""
     return _amount(value, {"": 1.0, "m": 0.001}, "cores, such as 2 or 500m")
 
 
 def read_count(value: Any) -> int:
-    """A whole number, or a text that is one.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """A whole number, or a text that is one."""
     if is_whole(value) or (isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value)):
         return int(value)
     raise ValueError(f"expected a whole number, found {shorten(value)}")

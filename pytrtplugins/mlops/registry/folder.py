@@ -57,11 +57,7 @@ class Folder:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Require a registry in a known format.
-
-        Raises:
-            ModelRegistryError: there is none, or it has another format.
-        """
+        """Require a registry in a known format."""
         mark = self.path / _MARK
         try:
             data = read_json(mark, max_bytes=MAX_BYTES, error=ModelRegistryError, within=self.path)
@@ -89,7 +85,6 @@ class Folder:
 
         Raises:
             ModelRegistryError: its manifest is damaged, or that of another version.
-            FileNotFoundError: there is none.
         """
         path = self._manifest(name, number)
         version = version_from_json(read(self._read(path), str(path)), str(path))
@@ -98,11 +93,7 @@ class Folder:
         return version
 
     def history(self, name: str) -> History:
-        """The history of a model.
-
-        Raises:
-            ModelRegistryError: the file is damaged.
-        """
+        """The history of a model."""
         path = self.history_path(name)
         try:
             return History.from_json(read(self._read(path), str(path)))
@@ -148,11 +139,7 @@ class Folder:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Let no other process write; the registry is made where there is none.
-
-        Raises:
-            ModelRegistryError: the folder cannot be written.
-        """
+        """Let no other process write; the registry is made where there is none."""
         check_path(self.path, error=ModelRegistryError)
         with self.translate_os_errors():
             self.path.mkdir(parents=True, exist_ok=True)

@@ -169,11 +169,7 @@ def version_from_json(facts: Any, where: str) -> ModelVersion:
 
 
 def check_fields(version: ModelVersion, where: str) -> ModelVersion:
-    """The version, after checking that its fields are valid in a manifest.
-
-    Raises:
-        ModelRegistryError: one may not.
-    """
+    """The version, after checking that its fields are valid in a manifest."""
     for name, fits in _FIELDS.items():
         if not fits(value := getattr(version, name)):
             raise ModelRegistryError(f"{where}: {name} cannot be {shorten(value)}", path=where)

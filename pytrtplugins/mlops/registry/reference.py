@@ -54,11 +54,7 @@ class Reference:
 
 
 def check_name(name: str) -> str:
-    """Check a model's name, which is also the name of a folder.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Check a model's name, which is also the name of a folder."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UsageError(
             f"{shorten(name)}: a model's name has letters, digits, '.', '_' and '-', 64 at most, and begins with a letter or digit"

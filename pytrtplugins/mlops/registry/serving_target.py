@@ -38,11 +38,7 @@ def resolve(target: str, folder: str) -> tuple[Path, ModelVersion]:
 
 
 def current(target: str, folder: str) -> ModelVersion:
-    """The version that a target names now.
-
-    Raises:
-        ModelRegistryError: there is none.
-    """
+    """The version that a target names now."""
     return ModelRegistry(folder).find(_reference(target))
 
 

@@ -211,11 +211,7 @@ def _check_index(path: Path, index: Index, classes: int, repair: bool, result: _
 def _scan(
     path: Path, size: int, classes: tuple[str, ...], decode: bool, result: _ShardResult, bar: Callable[[], object]
 ) -> Index:
-    """The index of a tar, made from the tar alone.
-
-    Raises:
-        FormatError: it is no tar, or its files are not those of a shard.
-    """
+    """The index of a tar, made from the tar alone."""
     photos, checksums, keys = list[tuple[int, int]](), list[int](), list[str]()
     images: dict[str, tuple[str, int, int]] = {}
     with open_regular(path, within=path.parent) as file:

@@ -90,7 +90,6 @@ class Index:
 
         Raises:
             FormatError: it is damaged, or of another version; ``.path`` says which.
-            OSError: it cannot be read.
         """
         arrays = read_npz(path, max_bytes=min(_MAX_BYTES, tar_bytes + _HEADERS), within=path.parent)
         for name, kind in _ARRAYS.items():

@@ -91,21 +91,13 @@ class ContribNode:
         return any(dim.HasField("dim_value") and dim.dim_value == 0 for dim in dims)
 
     def check_rank(self, index: int, rank: int) -> None:
-        """Require an input of this rank, if it is present and known.
-
-        Raises:
-            MalformedError: it has others.
-        """
+        """Require an input of this rank, if it is present and known."""
         actual = self.rank(index)
         if actual not in (None, rank):
             raise MalformedError(f"has {actual} dims in its input {index} instead of the {rank}")
 
     def check_length(self, index: int, length: int) -> None:
-        """Require an input with one dim of this size, if it is present and known.
-
-        Raises:
-            MalformedError: it has another.
-        """
+        """Require an input with one dim of this size, if it is present and known."""
         self.check_rank(index, 1)
         if length and self.rank(index) and self.dims(index)[0] not in (0, length):
             raise MalformedError(f"has {self.dims(index)[0]} elements in its input {index} instead of the {length}")
@@ -147,11 +139,7 @@ class ContribNode:
         return f"s{index} = {'Squeeze' if self.dims(index) == (1,) else 'Identity'} (x{index})"
 
     def check_reads(self, names: Iterable[str]) -> None:
-        """Require the inputs of these names, such as ``x2``, among others that are no inputs.
-
-        Raises:
-            MalformedError: the node has no such input.
-        """
+        """Require the inputs of these names, such as ``x2``, among others that are no inputs."""
         for index in sorted(int(name[1:]) for name in names if _INPUT.fullmatch(name)):
             self._check_has(index)
 

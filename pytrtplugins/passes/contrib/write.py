@@ -106,11 +106,7 @@ def _nodes_with_types(graph: onnx.GraphProto, around: Mapping[str, onnx.TypeProt
 
 
 def check_node(node: ContribNode, table: Table) -> None:
-    """Require what a node's function body needs, without writing it.
-
-    Raises:
-        ModelError: it lacks an input or attribute, or has it otherwise.
-    """
+    """Require what a node's function body needs, without writing it."""
     with suppress(NotWritableError, UnknownTypeError), _as_model_error(node.node):
         table[_key(node.node)](node)
 

@@ -29,7 +29,6 @@ def check_access(access: Access, models: Collection[str]) -> None:
     Raises:
         UsageError: a file is missing, or is not what it should be; or an origin is none.
         FormatError: the file of keys is wrong; ``.path`` and ``.line`` say where.
-        MissingExtraError: traces are wanted, and their packages are missing.
     """
     check_origins(access.cors)
     tls = Tls.of(access)

@@ -26,9 +26,6 @@ class AccessLog:
     Args:
         path: Of the file, which is opened anew once it was renamed, as programs that rotate logs do; ``-``: standard error.
         form: Of a line.
-
-    Raises:
-        UsageError: the file cannot be written.
     """
 
     def __init__(self, path: str, form: Literal["json", "plain"] = "json") -> None:

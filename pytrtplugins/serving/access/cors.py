@@ -28,11 +28,7 @@ _SHOWN = ("Inference-Header-Content-Length", "Retry-After", "Server-Timing", "X-
 
 
 def check_origins(origins: Sequence[str]) -> None:
-    """Check origins before a server starts.
-
-    Raises:
-        UsageError: one is not ``*``, and not a scheme with a host.
-    """
+    """Check origins before a server starts."""
     for origin in origins:
         if origin != "*" and not _ORIGIN.fullmatch(origin):
             raise UsageError(

@@ -80,7 +80,6 @@ class Keyring:
         meter: Counts requests.
 
     Raises:
-        UsageError: the file is missing.
         FormatError: it is not what it should be.
     """
 

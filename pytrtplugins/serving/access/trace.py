@@ -46,7 +46,6 @@ class Tracer:
 
         Raises:
             UsageError: the endpoint is no URL.
-            MissingExtraError: the packages of OpenTelemetry are missing.
         """
         url = trace_url(access.trace_endpoint)
         enabled_by_environment = (

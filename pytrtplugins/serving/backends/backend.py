@@ -18,11 +18,7 @@ class Backend(Protocol):
     processes: Processes
 
     async def start(self) -> None:
-        """Load all models.
-
-        Raises:
-            PytrtpluginsError: one cannot be loaded.
-        """
+        """Load all models."""
 
     async def load(self, name: str) -> None:
         """Load the versions of a model anew; those that served until now answer what they took.
@@ -48,11 +44,7 @@ class VersionedBackend(Backend, Protocol):
     leads: bool
 
     async def load_version(self, number: int) -> None:
-        """Load one version, by its number in `services`.
-
-        Raises:
-            PytrtpluginsError: as above.
-        """
+        """Load one version, by its number in `services`."""
 
     def sources(self, number: int) -> set[Source | None]:
         """Loaded registry versions of a served version: several while one replaces another."""

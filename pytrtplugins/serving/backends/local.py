@@ -63,11 +63,7 @@ class LocalBackend:
         )
 
     async def start(self) -> None:
-        """Load all models.
-
-        Raises:
-            PytrtpluginsError: one cannot be loaded.
-        """
+        """Load all models."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         for number in range(len(self._replicas)):
             await self.load_version(number)

@@ -33,17 +33,9 @@ class ReadOnlyBackend:
         return getattr(self._backend, name)
 
     async def load(self, name: str) -> None:
-        """Refuse.
-
-        Raises:
-            RequestError: always (403).
-        """
+        """Refuse."""
         raise RequestError(self._reason, status=403)
 
     async def unload(self, name: str) -> None:
-        """Refuse.
-
-        Raises:
-            RequestError: always (403).
-        """
+        """Refuse."""
         raise RequestError(self._reason, status=403)

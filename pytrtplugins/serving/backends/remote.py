@@ -195,11 +195,7 @@ class RemoteBackend:
         self._place(_SlotRequest(item, number))
 
     def _place(self, call: _SlotRequest) -> None:
-        """Assign a slot to a request, and send it.
-
-        Raises:
-            RequestError: there is no memory for it.
-        """
+        """Assign a slot to a request, and send it."""
         size = packed_bytes(call.item.arrays)
         begin = -(-size // _ALIGNED) * _ALIGNED
         call.room = self._room.get(_size_class(call.model, size), _ROOM)

@@ -30,11 +30,7 @@ class Submit(Protocol):
     """Type of functions that queue a request; its ``token`` is called with it when it is finished."""
 
     def __call__(self, item: QueuedRequest, /) -> None:
-        """Take it.
-
-        Raises:
-            RequestError: there is no room, or nobody to compute it.
-        """
+        """Take it."""
 
 
 @dataclass(frozen=True)
@@ -235,11 +231,7 @@ class Service:
         deadline: float | None,
         then: Callable[[QueuedRequest], object],
     ) -> None:
-        """Queue a request; ``then`` must call `end`.
-
-        Raises:
-            RequestError: its inputs do not fit together, or there is no room.
-        """
+        """Queue a request; ``then`` must call `end`."""
         self.statistics.began()
         try:
             rows = signature.rows(arrays)

@@ -181,11 +181,7 @@ class Batcher:
         return next((size - rows for size in self.queue.sizes if size >= rows), 0) if self._joins else 0
 
     def _part(self, batch: list[QueuedRequest], predicted: Any) -> None:
-        """Split a batch's outputs among its requests.
-
-        Raises:
-            RequestError: the model gave something else (500).
-        """
+        """Split a batch's outputs among its requests."""
         if not self.model.stacked:
             if not isinstance(predicted, Sequence) or len(predicted) != len(batch):
                 raise _bad_output_error(self.model, f"a list of {len(batch)}, as many as it was given", predicted)

@@ -70,11 +70,7 @@ class Replica:
         self.batcher.start()
 
     def check_replaces(self, old: Replica | None) -> None:
-        """Require the same inputs and outputs as the version that this one replaces, since clients do not choose the version.
-
-        Raises:
-            UsageError: they differ; this replica is released.
-        """
+        """Require the same inputs and outputs as the version that this one replaces, since clients do not choose the version."""
         new = self.signature
         if (
             old is None
@@ -133,11 +129,7 @@ def model_class(target: str) -> type[Model]:
 
 
 def front_model(spec: ModelSpec, signature: Signature) -> Model:
-    """The object that preprocesses and postprocesses, with the facts of the one that is loaded.
-
-    Raises:
-        UsageError: it cannot be made.
-    """
+    """The object that preprocesses and postprocesses, with the facts of the one that is loaded."""
     if names_code(spec.target):
         model = _instantiate(spec.target)
     else:

@@ -98,11 +98,7 @@ class Deployment:
 
 
 def check_label(option: str, text: str) -> str:
-    """Check a name that Kubernetes uses as a label (RFC 1123).
-
-    Raises:
-        UsageError: it is not one.
-    """
+    """Check a name that Kubernetes uses as a label (RFC 1123)."""
     if not _LABEL.fullmatch(text):
         close = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:63].strip("-") or "models"
         raise UsageError(

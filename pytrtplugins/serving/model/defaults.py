@@ -82,7 +82,6 @@ class Detector(Model):
 
     Raises:
         UsageError: ``decode="gpu"``, and the engine's device decodes nothing.
-        MissingExtraError: ``decode="gpu"``, and nvImageCodec is not installed.
     """
 
     detects = True
@@ -226,11 +225,7 @@ def _has_independent_rows(model: Tensors, spec: ModelSpec) -> bool:
 
 
 def _answers_with_image(request: Request) -> bool:
-    """Whether boxes are to be drawn on the image.
-
-    Raises:
-        RequestError: the format of the answer is unknown.
-    """
+    """Whether boxes are to be drawn on the image."""
     form = request.query.get("format", "json")
     if form not in _FORMATS:
         raise RequestError(f"format: expected one of {', '.join(_FORMATS)}, found {form[:40]!r}", status=400)

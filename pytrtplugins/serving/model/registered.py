@@ -64,11 +64,7 @@ def resolve(target: str, folder: str) -> tuple[Path, Source]:
 
 
 def current(target: str, folder: str) -> Source:
-    """The version that a target names now.
-
-    Raises:
-        ModelRegistryError: there is none.
-    """
+    """The version that a target names now."""
     return _source(_reader().current(target, folder))
 
 

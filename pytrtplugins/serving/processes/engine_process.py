@@ -282,11 +282,7 @@ def _begin(items: list[QueuedRequest]) -> None:
 
 
 def _item(replica: Replica, peer: _CpuPeer, record: Record) -> QueuedRequest:
-    """The request that a record speaks of.
-
-    Raises:
-        FormatError: it points elsewhere.
-    """
+    """The request that a record speaks of."""
     if peer.block.generation(record.slot) != record.generation:
         raise FormatError(f"slot {record.slot} was given away again")
     arrays = unpack(peer.block.part(record.slot, 0, record.length))

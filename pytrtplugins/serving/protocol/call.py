@@ -158,11 +158,7 @@ def read_parameters(parameters: Mapping[str, Any]) -> tuple[int, float | None]:
 
 
 def read_object(what: str, value: object) -> dict[str, Any]:
-    """A JSON object.
-
-    Raises:
-        RequestError: it is something else.
-    """
+    """A JSON object."""
     if not isinstance(value, dict):
         raise RequestError(f"{what} must be a JSON object; the request has {shorten(value)}")
     return value

@@ -38,11 +38,7 @@ class CudaRegion:
 
 
 def read_handle(handle: object) -> str:
-    """Check a CUDA IPC handle in base64.
-
-    Raises:
-        RequestError: it is none.
-    """
+    """Check a CUDA IPC handle in base64."""
     try:
         data = base64.b64decode(handle.encode(), validate=True) if isinstance(handle, str) else b""
     except (binascii.Error, ValueError):
@@ -71,21 +67,13 @@ class CudaMemory:
             pass
 
     def read(self, region: CudaRegion, offset: int, into: bytearray) -> None:
-        """Copy a region into the buffer ``into``.
-
-        Raises:
-            RequestError: as `check`.
-        """
+        """Copy a region into the buffer ``into``."""
         with self._driver_and_address(region) as (on, address):
             memory = (ctypes.c_char * len(into)).from_buffer(into)
             on.call("cuMemcpyDtoH", ctypes.addressof(memory), address + offset, len(into))
 
     def write(self, region: CudaRegion, offset: int, data: bytes) -> None:
-        """Put bytes there.
-
-        Raises:
-            RequestError: as `check`.
-        """
+        """Put bytes there."""
         with self._driver_and_address(region) as (on, address):
             memory = ctypes.c_char_p(data)
             on.call("cuMemcpyHtoD", address + offset, ctypes.cast(memory, ctypes.c_void_p).value, len(data))
@@ -113,12 +101,7 @@ class CudaMemory:
 
 
 def _open_region(on: Driver, region: CudaRegion) -> int:
-    """The device address of a region, which must be as large as the client claims.
-
-    Raises:
-        RequestError: it is smaller.
-        KernelError: the handle is of no memory.
-    """
+    """The device address of a region, which must be as large as the client claims."""
     handle = on.api.CUipcMemHandle()
     ctypes.memmove(handle.getPtr(), base64.b64decode(region.handle), HANDLE_BYTES)
     lazily = on.api.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.value
@@ -145,11 +128,7 @@ def _current(on: Driver, context: Any) -> Iterator[None]:
 
 @contextmanager
 def _as_request_errors(region: CudaRegion) -> Iterator[None]:
-    """Raise CUDA's errors as errors for the client.
-
-    Raises:
-        RequestError: CUDA fails, or is not there.
-    """
+    """Raise CUDA's errors as errors for the client."""
     try:
         yield
     except RequestError:

@@ -120,11 +120,7 @@ class Inference:
             return self._write_answer(codec, call, item, parts.id or request.id)
 
     def _request(self, head: bytes) -> Any:
-        """Parse a request's message.
-
-        Raises:
-            RequestError: they are none.
-        """
+        """Parse a request's message."""
         parsed = self._requests.get(head)
         if parsed is None:
             try:
@@ -208,11 +204,7 @@ def _read_whole(codec: Codec, request: Any, parts: Parts) -> tuple[InferenceRequ
 
 
 def _explicit(tensor: Any, spec: TensorSpec, shape: tuple[int, ...], model: str) -> npt.NDArray[Any]:
-    """The values that an input has in its message, one by one.
-
-    Raises:
-        RequestError: there are none, or of another type.
-    """
+    """The values that an input has in its message, one by one."""
     where = f"input tensor {spec.name!r} for model {model!r}"
     if not tensor.HasField("contents"):
         raise RequestError(f"unable to find data for {where} in request.")

@@ -68,11 +68,7 @@ def within_stream(answer: bytes) -> bytes:
 
 
 def _read_size(message: bytes, at: int) -> tuple[int, int]:
-    """A size, and where what has it begins.
-
-    Raises:
-        IndexError: there is none, or none of those that are usual.
-    """
+    """A size, and where what has it begins."""
     size = message[at]
     if size < 0x80:
         return size, at + 1

@@ -115,11 +115,7 @@ class Codec:
         return spec
 
     def check_complete(self, specs: Mapping[str, TensorSpec]) -> None:
-        """Require all inputs of the model, or files alone.
-
-        Raises:
-            RequestError: one is missing.
-        """
+        """Require all inputs of the model, or files alone."""
         file = self.signature.file
         if file is not None and specs.get(file.name) == file:
             if len(specs) > 1:
@@ -332,11 +328,7 @@ class Codec:
 
 
 def _elements(name: str, array: npt.NDArray[Any]) -> list[Any]:
-    """Elements for JSON.
-
-    Raises:
-        RequestError: they are strings that are no text.
-    """
+    """Elements for JSON."""
     flat = array.ravel()
     if array.dtype.kind == "O":
         try:
@@ -348,11 +340,7 @@ def _elements(name: str, array: npt.NDArray[Any]) -> list[Any]:
 
 
 def _check_one_source(name: object, **sources: bool) -> None:
-    """Require that an input's data has a single source.
-
-    Raises:
-        RequestError: it has them in none, or in several.
-    """
+    """Require that an input's data has a single source."""
     if sum(sources.values()) != 1:
         fields = "set " + " ".join(repr(field) for field, there in sources.items() if there)
         raise RequestError(

@@ -168,11 +168,7 @@ class Memory:
         self._open_to_clients().change(add)
 
     def _check_free(self, name: str) -> None:
-        """Require that no region has a name.
-
-        Raises:
-            TakenNameError: one has.
-        """
+        """Require that no region has a name."""
         _refuse_known(name, self._open_to_clients().read())
 
     def unregister(self, name: str = "", kind: str = "system") -> None:
@@ -221,19 +217,11 @@ class Memory:
             self._cuda.close_others(self._cuda_regions())
 
     def regions(self, name: str = "") -> list[Region]:
-        """A region of system memory, or all without a name.
-
-        Raises:
-            RequestError: there is none of that name.
-        """
+        """A region of system memory, or all without a name."""
         return [_region_of_entry(Region, entry) for entry in self._known("system", name)]
 
     def cuda_regions(self, name: str = "") -> list[CudaRegion]:
-        """A region of GPU memory, or all without a name.
-
-        Raises:
-            RequestError: there is none of that name.
-        """
+        """A region of GPU memory, or all without a name."""
         self._known("cuda", name)
         return self._cuda_regions(name)
 
@@ -296,11 +284,7 @@ class Memory:
             raise _changed_error(region)
 
     def check(self, place: SharedMemoryRef) -> None:
-        """See whether a tensor may be written there, before it is computed.
-
-        Raises:
-            RequestError: no.
-        """
+        """See whether a tensor may be written there, before it is computed."""
         region = self._region(place)
         if isinstance(region, CudaRegion):
             self._cuda.check(region)
@@ -343,11 +327,7 @@ def _region_of_entry(kind: type[_Kind], entry: Mapping[str, Any]) -> _Kind:
 
 @contextmanager
 def _open_object(region: Region) -> Iterator[int]:
-    """Open the object of a region, which must be unchanged since it was registered.
-
-    Raises:
-        RequestError: it is gone, another, or smaller.
-    """
+    """Open the object of a region, which must be unchanged since it was registered."""
     with _object(region.key) as descriptor:
         status = os.fstat(descriptor)
         if status.st_ino != region.inode or status.st_size < region.offset + region.byte_size:
@@ -357,11 +337,7 @@ def _open_object(region: Region) -> Iterator[int]:
 
 @contextmanager
 def _object(key: str) -> Iterator[int]:
-    """Open an object in shared memory.
-
-    Raises:
-        RequestError: there is none, or it is not for this server.
-    """
+    """Open an object in shared memory."""
     try:
         descriptor = os.open(f"{_FOLDER}/{key.lstrip('/')}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:

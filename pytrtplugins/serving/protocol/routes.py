@@ -56,11 +56,7 @@ def _dispatch(state: AppState, methods: Mapping[str, Endpoint]) -> Callable[[Req
 
 
 def _refuse_other_origins(request: Request) -> None:
-    """Refuse what a page of another origin lets a browser send unasked: it would come from this machine, or from within its network.
-
-    Raises:
-        RequestError: it is from another origin, and has no key, which such a page does not know (403).
-    """
+    """Refuse what a page of another origin lets a browser send unasked: it would come from this machine, or from within its network."""
     origin, exchange = request.headers.get("origin"), CURRENT.get()
     keyed = exchange is not None and exchange.key is not None
     if origin is not None and not keyed and urlsplit(origin).netloc != request.headers.get("host"):
@@ -96,11 +92,7 @@ def empty_answer(status: int) -> Response:
 
 
 def read_json(body: bytes) -> dict[str, Any]:
-    """The object in the body of a request; no body is an empty one.
-
-    Raises:
-        RequestError: it is something else.
-    """
+    """The object in the body of a request; no body is an empty one."""
     try:
         value = json.loads(body or b"{}")
     except RecursionError:

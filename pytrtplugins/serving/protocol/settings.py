@@ -26,9 +26,6 @@ def trace_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         changes: Settings that a client gives; None of one means its default.
-
-    Raises:
-        RequestError: they are others.
     """
     level = ["OFF"], "OFF", None
     _check("trace", changes, {**{name: (value, None) for name, value in _TRACE.items()}, "trace_level": level})
@@ -40,9 +37,6 @@ def log_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         changes: Settings that a client gives.
-
-    Raises:
-        RequestError: they are others.
     """
     logger = logging.getLogger("pytrtplugins")
     current = {

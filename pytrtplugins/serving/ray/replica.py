@@ -12,19 +12,11 @@ class FixedBackend:
     """A backend whose models clients cannot change: their request would reach only one of several replicas."""
 
     async def load(self, name: str) -> None:
-        """Refuse.
-
-        Raises:
-            RequestError: always.
-        """
+        """Refuse."""
         raise _refusal(name)
 
     async def unload(self, name: str) -> None:
-        """Refuse.
-
-        Raises:
-            RequestError: always.
-        """
+        """Refuse."""
         raise _refusal(name)
 
 

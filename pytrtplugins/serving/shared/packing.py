@@ -71,11 +71,7 @@ def pack(arrays: Arrays, into: memoryview) -> int:
 
 
 def unpack(data: memoryview) -> Arrays:
-    """Arrays over what `pack` wrote; nothing is copied.
-
-    Raises:
-        FormatError: the bytes are something else.
-    """
+    """Arrays over what `pack` wrote; nothing is copied."""
     try:
         layout = _read(data)
         if layout.size > len(data):
@@ -138,11 +134,7 @@ def _make_layout(arrays: Arrays) -> _Layout:
 
 
 def _read(data: memoryview) -> _Layout:
-    """The layout of a head, parsed or cached.
-
-    Raises:
-        FormatError: it says something that cannot be.
-    """
+    """The layout of a head, parsed or cached."""
     length, count = _BEGIN.unpack_from(data, 0)
     if length > len(data) or count > _MOST:
         raise FormatError(f"packed arrays: found {count} in a head of {length:,} bytes")

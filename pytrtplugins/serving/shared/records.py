@@ -75,11 +75,7 @@ class Reader:
         self._waiting = b""
 
     def feed(self, data: bytes) -> Iterator[tuple[Record, Any]]:
-        """Yield the complete records with their JSON.
-
-        Raises:
-            FormatError: the bytes are no records.
-        """
+        """Yield the complete records with their JSON."""
         data = self._waiting + data if self._waiting else data
         at = 0
         while at + _FORM.size <= len(data):

@@ -54,11 +54,7 @@ class Block:
         return self._view[begin : begin + size]
 
     def generation(self, first: int) -> int:
-        """How often the slot was allocated.
-
-        Raises:
-            FormatError: there is no such unit.
-        """
+        """How often the slot was allocated."""
         if not 0 <= first < self.units:
             raise FormatError(f"slot {first}: there are {self.units} units")
         return self._generations[first]

@@ -108,11 +108,7 @@ class ClassNumbers:
                 self._numbers.setdefault(name, len(self._numbers))
 
     def number(self, name: str) -> int | None:
-        """Return the number of a class; None if its boxes are left out.
-
-        Raises:
-            UnknownClassError: the list does not have it.
-        """
+        """Return the number of a class; None if its boxes are left out."""
         if not name.strip():
             raise UnknownClassError("a box whose class has no name")
         if not self._fixed:

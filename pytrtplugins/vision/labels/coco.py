@@ -140,11 +140,7 @@ class _FileReader:
 
 
 def _categories(categories: list[_Object], file: str) -> dict[int | str, str]:
-    """Return id → name of the categories, sorted by id: numbers before strings.
-
-    Raises:
-        FormatError: one lacks its id or its name, or two have one id.
-    """
+    """Return id → name of the categories, sorted by id: numbers before strings."""
     names: dict[int | str, str] = {}
     for category in categories:
         number, name = _id(category.get("id")), category.get("name")

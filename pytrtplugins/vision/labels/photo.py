@@ -111,11 +111,7 @@ def read_file_header(files: FileSet, name: str) -> Photo:
 
 
 def check_exif(exif: str | None) -> str | None:
-    """Check that a setting is a word of `EXIF` or None, and return it.
-
-    Raises:
-        UsageError: it is another.
-    """
+    """Check that a setting is a word of `EXIF` or None, and return it."""
     if exif is not None and exif not in EXIF:
         raise UsageError(f"exif {shorten(exif)}: expected one of {', '.join(EXIF)}.", exif=exif)
     return exif
@@ -175,11 +171,7 @@ def _is_alike(size: tuple[int, int], stated: tuple[int, int]) -> bool:
 
 
 def shrunk(data: bytes, name: str, longest_side: int) -> bytes:
-    """Return the photo upright and with a limited longest side, as JPEG; the same bytes if nothing has to change.
-
-    Raises:
-        ImageError: it cannot be decoded.
-    """
+    """Return the photo upright and with a limited longest side, as JPEG; the same bytes if nothing has to change."""
     photo = read_header(data, name)
     if photo.format in SUFFIXES and not photo.turned and max(photo.width, photo.height) <= longest_side:
         return data

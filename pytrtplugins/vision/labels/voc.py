@@ -52,13 +52,7 @@ def read(files: FileSet, photos: PhotoFiles, numbers: ClassNumbers, wanted: Phot
 def _read_file(
     files: FileSet, name: str, pairs: Pairs, photos: PhotoFiles, wanted: PhotoFilter
 ) -> tuple[str | None, list[Element]]:
-    """Return the photo of a label file and the file's elements; (None, []) if the filter rejects it or it has no labels.
-
-    Raises:
-        AmbiguousError: it may be that of several photos.
-        ValueError: the photo is missing.
-        FormatError: the file cannot be read.
-    """
+    """Return the photo of a label file and the file's elements; (None, []) if the filter rejects it or it has no labels."""
     with contextlib.suppress(AmbiguousError):
         photo = pairs.photo_of(name)
         if photo is not None and photo not in wanted:
@@ -76,11 +70,7 @@ def _read_file(
 def _parse_photo(
     photo: str, children: list[Element], photos: PhotoFiles, numbers: ClassNumbers, result: Annotations
 ) -> LabelledPhoto:
-    """Parse the labels of a photo.
-
-    Raises:
-        ValueError: something is missing, or no number.
-    """
+    """Parse the labels of a photo."""
     sizes = [element for element in children if element.tag == "size"]
     width, height = (_number(sizes[0], side) for side in ("width", "height")) if sizes else (0.0, 0.0)
     if not math.isfinite(width) or not math.isfinite(height):

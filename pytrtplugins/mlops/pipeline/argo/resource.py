@@ -19,7 +19,6 @@ def make(kind: str, /, **values: Any) -> Any:
 
     Raises:
         TypeError: it has no such field; hera would leave it out without a word.
-        MissingExtraError: hera is missing.
     """
     return _make("hera.workflows.models", kind, values)
 

@@ -32,7 +32,6 @@ def make_resources(live: LivePipeline, target: ArgoTarget) -> list[dict[str, Any
     Raises:
         PipelineError: something in the pipeline cannot be had in Argo.
         UsageError: a CronWorkflow is wanted, and the pipeline has no schedule.
-        MissingExtraError: hera is missing.
     """
     _check_names(live, target)
     spec = _Spec(live, target).make()
