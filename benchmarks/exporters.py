@@ -130,11 +130,7 @@ def exports(words: Sequence[str], opsets: Sequence[int]) -> list[Export]:
 
 
 def write_files(export: Export, folder: Path) -> Outcome:
-    """Export a network into a folder, and write what onnxruntime's tools make of it.
-
-    Returns:
-        As its values why a tool wrote nothing, by its name; it is refused where the exporter writes no file.
-    """
+    """Export a network into a folder, and write what onnxruntime's tools make of it."""
     import torch
 
     torch.set_num_threads(1)

@@ -114,11 +114,7 @@ def read_oracle(file: File) -> tuple[dict[str, Any], list[Any] | None]:
 
 
 def run_file(file: File, runner: str) -> Outcome:
-    """Run a file in this process.
-
-    Returns:
-        What came of it; the kind is one of `KINDS`.
-    """
+    """Run a file in this process; the kind of what came of it is one of `KINDS`."""
     from pytrtplugins.errors import PytrtpluginsError
     from pytrtplugins.model import load_onnx
 

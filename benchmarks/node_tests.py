@@ -95,12 +95,7 @@ def _made() -> list[Case]:
 
 
 def run_case(case: Case, runner: str) -> Outcome:
-    """Run one test in this process.
-
-    Args:
-        case: The test.
-        runner: Name of an engine, or one of `LIBRARIES`' values.
-    """
+    """Run one test in this process."""
     from onnx.backend.test.runner import Runner
 
     from pytrtplugins.errors import PytrtpluginsError

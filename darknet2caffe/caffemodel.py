@@ -40,10 +40,7 @@ class _Field(NamedTuple):
 
 
 def read_caffemodel(path: str | Path) -> Mapping[str, tuple[FloatArray, ...]]:
-    """Read the blobs of every layer that has some.
-
-    Returns:
-        Layer name → its blobs, float32 and read-only.
+    """Read the blobs of every layer that has some, by its name: float32 and read-only.
 
     Raises:
         ModelError: the file cannot be read, is damaged, is of caffe's old form (V1 layers), or holds NaN or infinity.

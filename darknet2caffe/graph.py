@@ -100,11 +100,7 @@ def write_svg(network: Network, path: str | Path) -> None:
 
 
 def open_svg(network: Network) -> tuple[Path, bool]:
-    """Write the image to a temporary file and show it in the browser.
-
-    Returns:
-        The file, and whether a browser took it.
-    """
+    """Write the image to a temporary file and show it in the browser; gives the file, and whether a browser took it."""
     data = draw_svg(network).encode()
     path = Path(tempfile.mkdtemp(prefix="darknet2caffe-")) / f"{network.name}.svg"
     write_atomic(path, data)

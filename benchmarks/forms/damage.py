@@ -34,11 +34,7 @@ _INPUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def damaged(form: Form) -> Iterator[Form]:
-    """Draw a form's damaged kin, without declared dims of outputs, and without expected results.
-
-    Returns:
-        Forms, named as the form with what was done to it.
-    """
+    """Draw a form's damaged kin, named as the form with what was done to it, without declared dims of outputs and expected results."""
     for what, model, inputs in _changed(form):
         for info in model.graph.output:
             info.type.tensor_type.ClearField("shape")

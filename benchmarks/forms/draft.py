@@ -163,11 +163,7 @@ class Draft:
     # attributes
 
     def attribute(self, name: str, *values: Any, default: Any = None, always: bool = False) -> Any:
-        """Draw an attribute, or leave it out where that is allowed and this version has it.
-
-        Returns:
-            Its value, or ``default`` where it is left out.
-        """
+        """Draw an attribute, or leave it out (``default``) where that is allowed and this version has it."""
         declared = self.schema.attributes.get(name)
         if declared is None or (not declared.required and not always and self.chance(0.35)):
             return default

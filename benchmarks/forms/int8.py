@@ -35,10 +35,7 @@ def is_quantizable(form: Form) -> bool:
 
 
 def run_int8(form: Form, engine: str) -> Outcome:
-    """Quantize a form with scales of its own inputs, and run it on an engine with everything in int8 that can be.
-
-    Returns:
-        Right where the results are near those of the Q/DQ model.
+    """Quantize a form with scales of its own inputs, and run it on an engine with all of int8; right where it is near the Q/DQ model.
 
     Raises:
         PytrtpluginsError: an engine or the quantizer refuses the form.

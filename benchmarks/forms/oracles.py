@@ -170,11 +170,7 @@ _ORACLES: dict[str, Callable[[Form], list[Any]]] = {"onnxruntime": _by_onnxrunti
 
 
 def ask(form: Form) -> tuple[dict[str, list[Any]], str]:
-    """What each library makes of a form.
-
-    Returns:
-        The outputs by the library's name; and why the others do not run it.
-    """
+    """What each library makes of a form: outputs by the library's name; and why the others do not run it."""
     answers: dict[str, list[Any]] = {}
     failures: list[str] = []
     for name, oracle in _ORACLES.items():

@@ -133,11 +133,7 @@ def takes(runner: str, form: Form) -> bool:
 
 
 def run_form(form: Form, runner: str) -> Outcome:
-    """Run one form in this process.
-
-    Returns:
-        What came of it, as `run_model` says; right or wrong where there is an oracle.
-    """
+    """Run one form in this process, as `run_model` says; right or wrong where there is an oracle."""
     from pytrtplugins.validation.dataflow import walk
 
     model = form.model

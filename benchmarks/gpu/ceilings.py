@@ -41,11 +41,7 @@ def machine(cupy: Any, clock: Clock) -> dict[str, Any]:
 
 
 def kernels(graph: int) -> int:
-    """How many kernels a captured graph launches.
-
-    Args:
-        graph: Its handle (cudaGraph_t).
-    """
+    """How many kernels a captured graph launches."""
     cuda = driver()
     *_, count = cuda.api.cuGraphGetNodes(graph)
     kinds = [cuda.call("cuGraphNodeGetType", node) for node in cuda.call("cuGraphGetNodes", graph, count)]

@@ -29,15 +29,7 @@ def onnxruntime(precision: str) -> Callable[[Subject, Clock, int], Running]:
 
 
 def session(model: onnx.ModelProto, precision: str, images: np.ndarray, head: np.ndarray, clock: Clock) -> Running:
-    """A network with one input, one output and a free batch, in whichever layout is faster.
-
-    Args:
-        model: The network, with standard operators only.
-        precision: Of the products.
-        images: What it is run on.
-        head: An array like its output.
-        clock: Whose stream it runs on.
-    """
+    """A network with one input, one output and a free batch, in whichever layout is faster."""
     ort = pytest.importorskip("onnxruntime")
     if "CUDAExecutionProvider" not in ort.get_available_providers():
         pytest.skip("onnxruntime has no CUDA provider (pip install onnxruntime-gpu)")

@@ -93,12 +93,7 @@ class OperatorSubject:
         )
 
     def pytorch(self, clock: Clock, fused: bool = False) -> Running:
-        """PyTorch in one CUDA graph, with the kernels that cuDNN's benchmark finds, without TF32 in FP32.
-
-        Args:
-            clock: Whose stream it runs on.
-            fused: Whether torch.compile makes the kernels.
-        """
+        """PyTorch in one CUDA graph, with the kernels that cuDNN's benchmark finds, without TF32 in FP32."""
         torch.backends.cudnn.benchmark = True
         module = compiled(self.module, "default") if fused else self.module
         stream = torch.cuda.ExternalStream(clock.stream.ptr)

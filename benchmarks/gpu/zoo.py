@@ -79,13 +79,7 @@ class Network:
 
 
 def exported(network: Network, module: nn.Module, dynamo: bool = False) -> onnx.ModelProto:
-    """The module as ONNX, for any batch, with one input and one output.
-
-    Args:
-        network: Whose module it is.
-        module: The module.
-        dynamo: Export by PyTorch's newer exporter, which needs onnxscript.
-    """
+    """The module as ONNX, for any batch, with one input and one output."""
     if network.export is not None:
         return network.export(module)
     example = torch.from_numpy(network.inputs(2))  # a batch of 1 would be taken for fixed

@@ -17,14 +17,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 def about(packages: Iterable[str], command: str = "", note: str = "", processor: str = "") -> dict[str, Any]:
-    """Return the facts of a record.
-
-    Args:
-        packages: Whose versions it has.
-        command: That measured it.
-        note: A sentence for the page.
-        processor: In words; by default the number of cores and the name.
-    """
+    """Return the facts of a record."""
     return {
         "processor": processor or f"{os.cpu_count()} cores of {processor_name()}",
         "python": platform.python_version(),

@@ -141,12 +141,7 @@ def _compiled(batch: int, found: Sequence[Entry], peer: str) -> str:
 
 
 def table(found: Sequence[Entry], has_beside: bool = True) -> str:
-    """The networks of one batch as Markdown, with the geometric means; a speed below 1 is bold.
-
-    Args:
-        found: The networks.
-        has_beside: Whether it is known what FP16 took in turns with INT8; old records do not have it.
-    """
+    """The networks of one batch as Markdown, with the geometric means; a speed below 1 is bold."""
     peers = [peer for peer in PEERS if any(peer in entry.speeds for entry in found)]
     columns = [
         left("network", "network"), right("FP16 µs", "us", ",.1f"),

@@ -95,15 +95,7 @@ def in_time(rows: Iterator[Row], seconds: float) -> Iterator[Row]:
 
 
 def measure(command: Command, version: str, kinds: dict[str, Asked], clients: Clients, seconds: float) -> Iterator[Row]:
-    """Measure a server with each kind of request; a row that cannot be had says why.
-
-    Args:
-        command: Starts the server.
-        version: Of it.
-        kinds: What it is asked.
-        clients: Send requests.
-        seconds: Of each of four loads.
-    """
+    """Measure a server with each kind of request; a row that cannot be had says why."""
     first = next(iter(kinds.values()))
     try:
         with Server(command, Exchange(first.exchanges[0].request)) as server:

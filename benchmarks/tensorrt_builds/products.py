@@ -42,13 +42,7 @@ class Products:
 
 
 def count_products(model: onnx.ModelProto, layers: Iterable[Layer], precision: str) -> Products:
-    """Count the convolutions and matrix products of a model.
-
-    Args:
-        model: What TensorRT's parser was given; its nodes have names.
-        layers: What the builder made of it.
-        precision: ``"fp16"``, ``"bf16"``, ``"int8"`` or ``"fp8"``.
-    """
+    """Count the convolutions and matrix products of a model."""
     nodes = [node for node in model.graph.node if node.op_type in _PRODUCTS and node.domain in ("", "ai.onnx")]
     by_output = {name: node for node in model.graph.node for name in node.output}
     intended = nodes

@@ -65,10 +65,6 @@ class Group:
     def result(self, number: int, seconds: float) -> dict[str, Any]:
         """What the ranks found of a task.
 
-        Args:
-            number: Of the task.
-            seconds: How long to wait.
-
         Raises:
             RuntimeError: A rank ended, or it takes too long; the message is one line. What the ranks printed last is printed.
         """

@@ -98,16 +98,7 @@ def measure(
     line: Callable[[Any], str],
     **facts: Any,
 ) -> int:
-    """Measure row after row and write the page, or write that of the records that were given; the exit status.
-
-    Args:
-        subject: The program.
-        given: Its options.
-        arguments: Its command line; None: the process's.
-        rows: From the device and the record, dataclasses one by one.
-        line: What is printed of a row.
-        **facts: Also in the record.
-    """
+    """Measure row after row and write the page, or write that of the records that were given; the exit status."""
     if given.record:
         record = joined([json.loads(path.read_text("utf-8")) for path in given.record])
         return keep(record, PAGE, f"{subject}-{given.name}", given.docs)

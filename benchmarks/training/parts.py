@@ -19,10 +19,6 @@ def parts_of(loop: Any, wait: Callable[[], None]) -> dict[str, float]:
     """Milliseconds of the parts of a step, one after the other as the device sees them.
 
     A captured step has the part "replay" in the place of "augment", "forward" and "backward".
-
-    Args:
-        loop: The engine's, after its first steps.
-        wait: Waits for its device.
     """
     wait()
     with _watched(loop) as spans:
@@ -116,11 +112,6 @@ def launches_of(loop: Any, wait: Callable[[], None], device: Any) -> dict[str, f
     """How many kernels the augmentation launches, and the forward computation of the network and of its loss; on a CPU operators.
 
     The rest of those of a step are the backward computation, the update and the average.
-
-    Args:
-        loop: The engine's over YOLOv2's task, after its first steps; what is captured in a graph is launched here one by one.
-        wait: Waits for its device.
-        device: Where it is.
     """
     import torch
 

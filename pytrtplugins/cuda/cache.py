@@ -56,11 +56,7 @@ def user_cache() -> Path:
 
 @functools.cache
 def cache_folder(kind: str = "kernels") -> Path:
-    """A folder of the user's cache, or one of this process where that cannot be written.
-
-    Args:
-        kind: What is kept in it.
-    """
+    """A folder of the user's cache, or one of this process where that cannot be written."""
     folder = user_cache() / kind
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -144,11 +140,7 @@ def _limit_bytes() -> int:
 
 
 def _evict(folder: Path, limit: int) -> int:
-    """Remove the entries that were used least recently where all exceed the limit; several processes may do so at once.
-
-    Returns:
-        Bytes of the entries that stay.
-    """
+    """Remove the least recently used entries where all exceed the limit, and give the bytes left; several processes may do so at once."""
     entries = []
     with os.scandir(folder) as found:
         for entry in found:

@@ -100,12 +100,7 @@ class Signature:
 
 
 def parse_signature(source: str, name: str, label: str) -> Signature:
-    """Find ``__global__ void name(...)`` in a kernel's source.
-
-    Args:
-        source: CUDA C++.
-        name: Name of the kernel.
-        label: What messages call the source, such as its path.
+    """Find ``__global__ void name(...)`` in a kernel's source; ``label`` is what messages call the source.
 
     Raises:
         KernelError: there is no such kernel, or a parameter has a type that cannot be passed; ``.line`` says where.

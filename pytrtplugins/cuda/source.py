@@ -103,13 +103,7 @@ _COMPLAINT = re.compile(
 
 
 def compile_error(unit: CompileUnit, log: str, compiler: str) -> KernelError:
-    """The error for a kernel that does not compile: each complaint with its line of the source.
-
-    Args:
-        unit: What was compiled.
-        log: What the compiler printed.
-        compiler: Which one, for the message: ``"NVRTC 13.0, sm_90"``.
-    """
+    """The error for a kernel that does not compile: each complaint with its line of the source."""
     lines, shown, first = unit.source.splitlines(), [], None
     for match in _COMPLAINT.finditer(log):
         number = int(match["a"] or match["b"])

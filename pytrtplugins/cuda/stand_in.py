@@ -204,13 +204,7 @@ for _name in _ARITHMETIC:
 
 
 def check_stream(kernel: str, arguments: list[Any], stream: Any) -> None:
-    """Refuse a launch on arrays that stand for a GPU's on another stream than `enqueue`'s, or with numbers that are not on the GPU yet.
-
-    Args:
-        kernel: Its name.
-        arguments: Of the launch.
-        stream: Of the launch; None is CuPy's current one.
-    """
+    """Refuse a launch on arrays that stand for a GPU's on another stream than `enqueue`'s, or with numbers that are not on the GPU yet."""
     wanted = next((value.stream for value in arguments if isinstance(value, StandInArray)), None)
     if wanted is None:
         return

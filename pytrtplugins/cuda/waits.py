@@ -21,9 +21,6 @@ def choose_wait(number: int) -> None:
 
     It holds for everything in this process that waits, libraries too, such as nvImageCodec, whose events have no flag of their own.
 
-    Args:
-        number: Of the GPU.
-
     Raises:
         UsageError: the variable has another word.
     """

@@ -40,11 +40,7 @@ class ParserCheck:
 
 
 def check_parser(model: onnx.ModelProto) -> ParserCheck:
-    """Build a serialized engine of a model, where TensorRT for RTX is installed; the engine itself is dropped.
-
-    Args:
-        model: The model as it was written.
-    """
+    """Build a serialized engine of a model, where TensorRT for RTX is installed; the engine itself is dropped."""
     opaque = opaque_nodes(hide_opaque(model))
     if opaque:
         return ParserCheck("", 0, f"it was not run, since node {node_name(opaque[0])!r} has no known class")

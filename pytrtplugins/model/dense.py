@@ -26,13 +26,7 @@ _MISREAD = (12, 16)
 
 
 def with_dense_constants(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model with dense instead of sparse constants, and raw data instead of typed data that libraries misread.
-
-    Args:
-        model: A model that was validated; it is not changed.
-
-    Returns:
-        A new model, or this very model where it has no such constants.
+    """A validated model, or itself, with dense instead of sparse constants, and raw data instead of typed data that libraries misread.
 
     Raises:
         ModelError: all sparse constants together need more than `MAX_COMPUTED_BYTES`; or a place lies outside the dims.

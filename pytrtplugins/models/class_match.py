@@ -67,13 +67,7 @@ def match_classes(names: Sequence[str], classes: Sequence[str], class_map: Mappi
 
 
 def _same_name(name: str, names: Sequence[str], taken: Set[str]) -> str | None:
-    """Return the detector's class with this name, else the one that differs only in case; None if there is none.
-
-    Args:
-        name: The name.
-        names: The detector's.
-        taken: Names that another class of the data has exactly.
-    """
+    """Return the detector's class with this name, else the one that differs only in case; None if there is none."""
     if name in names:
         return name
     matches = {candidate for candidate in names if candidate.casefold() == name.casefold()} - taken

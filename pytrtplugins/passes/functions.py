@@ -53,14 +53,7 @@ def definition(node: ir.Node, version: int) -> ir.Graph | None:
 
 
 def splice(graph: ir.Graph, node: ir.Node, inner: ir.Graph, inputs: Sequence[ir.Value | None]) -> None:
-    """Replace a node by a graph.
-
-    Args:
-        graph: The node's.
-        node: Goes.
-        inner: Is empty afterwards.
-        inputs: What stands for the inner graph's inputs.
-    """
+    """Replace a node by a graph, which is empty afterwards; ``inputs`` stand for the graph's inputs."""
     if any(value.name for value in node.outputs[len(inner.outputs) :]):
         raise ModelError(
             f"node {node.name or node.outputs[0].name!r} ({node.op_type}): ONNX defines it with others, which for these attributes give "

@@ -133,11 +133,7 @@ def _reshape_slopes(model: onnx.ModelProto, ranks: dict[str, int]) -> None:
 def _convert_bodies(
     light: onnx.ModelProto, model: onnx.ModelProto, opset: int, used_names: set[str]
 ) -> list[onnx.NodeProto]:
-    """Convert the subgraphs of a model; placeholder nodes without subgraphs replace their nodes in it.
-
-    Returns:
-        The nodes, in order, with converted graphs inside.
-    """
+    """Convert the subgraphs of a model; placeholder nodes without subgraphs replace their nodes in it."""
     inner = [index for index, node in enumerate(light.graph.node) if any(True for _ in subgraphs(node))]
     if not inner:
         return []

@@ -112,12 +112,7 @@ def _power(value: float, position: int | None = None) -> str:
 
 
 def svg(figure: Figure, *, text: bool = False) -> str:
-    """A figure as SVG without a background, for light and dark pages.
-
-    Args:
-        figure: Of :func:`drawing`.
-        text: Whether text stays text, in the reader's font, instead of outlines.
-    """
+    """A figure of `drawing` as SVG without a background, for light and dark pages; ``text`` stays text, in the reader's font."""
     matplotlib = require("matplotlib", extra="cli", feature="a chart")
     backend = require("matplotlib.backends.backend_svg", extra="cli", feature="a chart")
     buffer, background = io.StringIO(), figure.get_facecolor()

@@ -19,11 +19,7 @@ class TomlFile(FileWithLines):
 
     @classmethod
     def read(cls, path: Path, table: tuple[str, ...] = ()) -> TomlFile:
-        """Read and parse a file.
-
-        Args:
-            path: The file.
-            table: Where the part of it stands that is wanted.
+        """Read and parse a file, of which the part at ``table`` is wanted.
 
         Raises:
             FormatError: it is not TOML, is no text, or is too large.

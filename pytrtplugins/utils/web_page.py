@@ -31,12 +31,7 @@ def web_page(title: str, parts: Iterable[str], *, style: str = "", script: str =
 
     Its policy lets a browser run the script that is given and nothing else, and load nothing: so it is even where a part has not been
     escaped.
-
-    Args:
-        title: Text.
-        parts: HTML, one after the other.
-        style: CSS besides that of all pages.
-        script: JavaScript of this package.
+    ``parts`` are HTML, ``title`` is text; ``style`` is CSS besides that of all pages, ``script`` JavaScript of this package.
     """
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:{_script_source(script)}"
     return (

@@ -21,9 +21,6 @@ def plain_domains(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with ``ai.onnx`` written as the empty text, and with each domain imported whose default version is known.
 
     Of several imports of one domain, as skl2onnx writes them, the last counts: onnxruntime takes it.
-
-    Returns:
-        This very model where there is nothing to change; else a copy.
     """
     scopes = [model, *model.functions]
     if not any(

@@ -28,13 +28,10 @@ _MAX_SHARED = 4
 
 
 def load_external_data(model: onnx.ModelProto, path: Path) -> bool:
-    """Read the data that lie in other files into a model: of constants, attributes, bodies and local functions.
+    """Read data in other files into a model, of constants, attributes, bodies and local functions too; gives whether there were any.
 
     A file must be a regular one with one name, inside the folder, reached through no symbolic link. It is opened once, step by
     step from the folder on, so that it cannot be exchanged between a check and the reading.
-
-    Returns:
-        Whether any data lay in other files.
 
     Raises:
         ModelError: a file is missing, is outside, or is none that may be read; or a tensor claims bytes that it does not have.

@@ -67,13 +67,7 @@ def infer(model: onnx.ModelProto) -> onnx.ModelProto:
 def infer_node(
     node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], data: Mapping[str, onnx.TensorProto], version: int
 ) -> dict[str, onnx.TypeProto]:
-    """Infer types and dims of one node's outputs by ONNX's rules.
-
-    Args:
-        node: The node; it is not changed.
-        types: Types of what it reads.
-        data: Values of what it reads, as far as they are known.
-        version: The opset of its domain.
+    """Infer types and dims of one node's outputs by ONNX's rules; ``data`` are values of what it reads, as far as they are known.
 
     Raises:
         Exception: of onnx's own types; it has no such operator, or what the node reads does not fit.

@@ -72,14 +72,7 @@ def correct_dims(
     data: Mapping[str, onnx.TensorProto],
     inferred: Mapping[str, onnx.TypeProto],
 ) -> None:
-    """Correct the inferred dims of one node in place.
-
-    Args:
-        node: The node.
-        types: Types of what it reads.
-        data: Values of what it reads, as far as they are known.
-        inferred: Types of its outputs, as ONNX inferred them.
-    """
+    """Correct the inferred dims of one node in place; ``types`` and ``data`` are those of what it reads, as far as they are known."""
     if node.op_type not in _RULES:
         return
     dims = {name: _dims(kind.tensor_type) for name, kind in types.items() if kind.tensor_type.HasField("shape")}

@@ -80,12 +80,7 @@ def drop_ceil_mode(node: onnx.NodeProto) -> None:
 
 
 def last_windows(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> list[LastWindow] | None:
-    """The last window on each axis of a pool with ceil_mode; None if sizes are unknown or attributes are invalid.
-
-    Args:
-        node: For which `rounds_up` is True.
-        types: Types of tensors by name, with dims where they are known.
-    """
+    """The last window on each axis of a pool that `rounds_up`; None if sizes are unknown or attributes are invalid."""
     dims, kernel = _dims(types.get(node.input[0])), _ints(node, "kernel_shape", [])
     rank = len(kernel)
     pads, strides = _ints(node, "pads", [0] * 2 * rank), _ints(node, "strides", [1] * rank)
@@ -117,10 +112,6 @@ def without_ceil_mode(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto])
 
     Before opset 22, ONNX's inference also counts windows that begin behind the image and the padding before it. The operators leave
     them out (from opset 22 on, the specification says so), and so do onnxruntime, OpenVINO and PyTorch.
-
-    Args:
-        node: Any.
-        types: As for `last_windows`.
     """
     if ignores_ceil_mode(node):
         return _without(node, "ceil_mode")

@@ -83,9 +83,6 @@ def is_external(tensor: onnx.TensorProto) -> bool:
 def check_dims(dims: tuple[int, ...], data_type: int, what: str) -> int:
     """Check the dims of a tensor, and return its number of elements.
 
-    Returns:
-        The number of elements.
-
     Raises:
         ModelError: the element type is unknown, there are too many dims, one is negative, or they claim too many bytes.
     """

@@ -15,13 +15,7 @@ __all__ = ["add_types", "input_of_same_type", "missing_types"]
 
 
 def input_of_same_type(schema: onnx.defs.OpSchema, place: int, is_known: Sequence[bool]) -> int | None:
-    """The first input of known type that has the output's type variable in the operator's schema.
-
-    Args:
-        schema: The operator's schema.
-        place: Index of the output.
-        is_known: For each input, whether it is present and its type is known.
-    """
+    """The first input of known type that has the output's type variable in the operator's schema; ``place`` is the output's index."""
     if not schema.outputs or not schema.inputs:
         return None
     kind = schema.outputs[min(place, len(schema.outputs) - 1)].type_str

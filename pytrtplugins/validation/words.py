@@ -68,11 +68,5 @@ _OF_DOMAINS = {"": _WORDS, "com.microsoft": _OF_CONTRIB}
 
 
 def allowed_values(op_type: str, domain: str, attribute: str) -> tuple[str, ...]:
-    """The allowed values of an operator's string attribute; empty if it has none.
-
-    Args:
-        op_type: The operator.
-        domain: The operator's domain; ``""`` is ONNX's own.
-        attribute: The attribute's name.
-    """
+    """The allowed values of an operator's string attribute; empty if it has none."""
     return _OF_DOMAINS.get(domain, {}).get((op_type, attribute), ())

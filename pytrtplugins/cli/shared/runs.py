@@ -17,11 +17,7 @@ __all__ = ["one_by_one", "save_arrays", "side_by_side"]
 
 
 def one_by_one(engine: Engine, inputs: Arrays, repeat: int) -> tuple[Arrays, float]:
-    """Run one after the other, and once before.
-
-    Returns:
-        The outputs, and the median of a run in milliseconds.
-    """
+    """Run one after the other, and once before; gives the outputs, and the median of a run in milliseconds."""
     with engine.create_context() as context:
         outputs = context.run(inputs)
         times = array("d")
@@ -33,11 +29,7 @@ def one_by_one(engine: Engine, inputs: Arrays, repeat: int) -> tuple[Arrays, flo
 
 
 def side_by_side(engine: Engine, inputs: Arrays, repeat: int, slots: int) -> tuple[Arrays, float]:
-    """Run on several contexts alternately, so that copies and computation of different runs overlap; warms up each once.
-
-    Returns:
-        The outputs, and runs a second.
-    """
+    """Run on several contexts alternately, so that copies and computation of runs overlap; gives the outputs, and runs a second."""
     return stream_rate(engine, inputs, repeat, slots)
 
 

@@ -178,11 +178,7 @@ _closed = ""
 
 
 def close(reason: str) -> None:
-    """From here on there is no GPU in this process: one that was forked cannot use its parent's.
-
-    Args:
-        reason: What `gpu_reason` says from here on.
-    """
+    """From here on there is no GPU in this process, and `gpu_reason` says why: one that was forked cannot use its parent's."""
     global _closed
     _closed = reason
     _libraries.clear()

@@ -105,9 +105,6 @@ class Exclusive(NotCopyable, ABC, Generic[Result]):
         Inside a run, as in a plugin's `compute`, and in a callback of a run's future it does not wait, since what it would wait
         for may wait for it.
 
-        Args:
-            timeout: Most seconds to wait.
-
         Raises:
             EngineError: there is something to wait for where it does not wait, or the time is over; the context stays open.
         """

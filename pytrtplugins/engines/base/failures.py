@@ -92,9 +92,6 @@ def as_error(what: str, engine: str, kind: type[EngineError] = BuildError) -> It
 def name_expanded_nodes(model: Callable[[], onnx.ModelProto]) -> Iterator[None]:
     """If onnxruntime fails in a node without a name, name the nodes that it may be part of: those that onnxruntime expands.
 
-    Args:
-        model: Gives the model, whose own nodes have names.
-
     Raises:
         ExecutionError: with the names of these nodes.
     """

@@ -28,11 +28,6 @@ def draw_fusion(fusion: Fusion, path: str | Path, title: str = "") -> None:
 
     Nodes without a kernel are grey: they are computed while the engine is built, or change nothing. Kernels without nodes, such as
     changes of layout, are left out; the heading has their number.
-
-    Args:
-        fusion: The network and the engine's parts.
-        path: Path of the file.
-        title: Heading.
     """
     rows = {place: _HEAD + _ROW * index for index, place in enumerate(range(len(fusion.names)))}
     boxes = _boxes(fusion, rows)

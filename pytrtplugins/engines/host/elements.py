@@ -132,10 +132,7 @@ def may_be_plain(model: onnx.ModelProto) -> bool:
 
 
 def without_known(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model without such kernels on tensors that are known to be empty; even making a session may run them.
-
-    Returns:
-        This very model where there is none, or one that is written with other operators.
+    """The model without such kernels on tensors that are known to be empty, or itself; even making a session may run them.
 
     Raises:
         BuildError: such a node cannot be written with others.

@@ -33,11 +33,7 @@ class Session:
         _SESSIONS.add(self)
 
     def run(self, outputs: Sequence[str], inputs: Mapping[str, Any]) -> list[Any]:
-        """Run once.
-
-        Returns:
-            The outputs of these names.
-        """
+        """Run once; gives the outputs of these names."""
         session = self._made or self._anew()
         if self._bfloat16:  # which its NumPy interface does not know
             return _run_values(session, outputs, inputs)

@@ -24,11 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def fold_integers(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Replace results of integer arithmetic on constants by constants.
-
-    Returns:
-        A new model, or the same one where there is no such arithmetic, or where onnxruntime cannot compute it.
-    """
+    """Replace integer arithmetic on constants by its results; gives the same model where there is none that onnxruntime computes."""
     constant_names = constants(model.graph)
     if not any(node.op_type not in MOVES and tensors_read(node) <= constant_names for node in model.graph.node):
         return model

@@ -37,9 +37,6 @@ def rtx_plan(model: onnx.ModelProto) -> bytes:
 
     Warnings of the library are not shown, but for programs that log everything.
 
-    Args:
-        model: The model; its plugins are registered first.
-
     Raises:
         MissingExtraError, UnavailableError: TensorRT for RTX is not installed.
         UsageError: free axes other than the first one have no range.

@@ -91,15 +91,7 @@ class Features:
 def measure_photos(
     photos: Photos, count: int, seed: int, embed: Embed | None, advance: Callable[[], object]
 ) -> Features:
-    """Measure ``count`` photos of a set, drawn by the seed, or all if it has fewer.
-
-    Args:
-        photos: The set.
-        count: At most.
-        seed: Of what is drawn.
-        embed: Makes vectors of images.
-        advance: Called for each photo.
-    """
+    """Measure ``count`` photos of a set, drawn by the seed, or all if it has fewer."""
     numbers = np.sort(np.random.default_rng(seed).permutation(len(photos))[:count]).tolist()
     collected = _Collector(photos.classes)
 

@@ -27,14 +27,9 @@ _FIGURES = 2  # that a box shows
 
 
 def draw_pipeline(pipeline: Pipeline, states: Sequence[StepState], path: Path) -> None:
-    """Draw the steps with their states, and arrows from each to those that read its outputs.
+    """Draw the steps with their states to a .svg, .png or .pdf, and arrows from each to those that read its outputs.
 
     An arrow that a way of several others implies is left out.
-
-    Args:
-        pipeline: The steps.
-        states: Theirs.
-        path: A file .svg, .png or .pdf.
     """
     graph = pipeline.graph()
     rows = _rows(graph)

@@ -44,11 +44,6 @@ class Scratch:
     def opened(cls, folder: PipelineFolder, step: Step, inputs: Mapping[str, Path]) -> Iterator[Scratch]:
         """Make a folder with links to the inputs, and remove it at the end.
 
-        Args:
-            folder: The pipeline's.
-            step: Runs there.
-            inputs: Where each of its inputs is.
-
         Raises:
             StepError: an input is missing.
         """

@@ -23,13 +23,7 @@ class Store(ABC):
 
     @abstractmethod
     def bring(self, step: Step, *, force: bool, environment: Mapping[str, str]) -> Outcome:
-        """Bring a step's outputs up to date, by running it if needed.
-
-        Args:
-            step: Of the pipeline.
-            force: Run it in any case.
-            environment: Variables for the program that runs it.
-        """
+        """Bring a step's outputs up to date: run it if needed, or in any case (``force``), with these environment variables."""
 
     @abstractmethod
     def digest(self, step: Step) -> str:

@@ -56,11 +56,7 @@ class RegistryCheck:
 
 
 def check(folder: Folder, repair: bool = False) -> RegistryCheck:
-    """Read everything in a registry, and compare it with its digests.
-
-    Args:
-        folder: The registry's.
-        repair: Remove what killed processes left over. Nothing else is touched.
+    """Read everything in a registry, and compare it with its digests; ``repair`` removes what killed processes left over, and nothing else.
 
     Raises:
         ModelRegistryError: there is no registry, or with ``repair`` it cannot be written.
@@ -77,12 +73,7 @@ def remove_orphans(folder: Folder) -> None:
 
 
 class _Inspection:
-    """One inspection of a registry, which collects problems.
-
-    Args:
-        folder: The registry's.
-        contents: Compare files with their digests.
-    """
+    """One inspection of a registry, which collects problems."""
 
     def __init__(self, folder: Folder, contents: bool) -> None:
         self._folder, self._contents, self._problems = folder, contents, list[Problem]()

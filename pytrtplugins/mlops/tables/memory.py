@@ -51,12 +51,7 @@ class Memory:
 
 
 def measure_memory(path: Path, batch: int, modules: Sequence[str] = ()) -> Memory:
-    """Load an engine in a new process and run it on noise.
-
-    Args:
-        path: Of a saved engine, whose only free dim is the batch.
-        batch: How many rows.
-        modules: Modules with plugins.
+    """Load an engine, whose only free dim is the batch, in a new process, and run it on noise: ``batch`` rows.
 
     Raises:
         ExecutionError: the process failed.

@@ -51,14 +51,7 @@ def has_faults(model: onnx.ModelProto) -> bool:
 
 
 def rewrite_faulty_operators(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Rewrite the operators that onnxruntime computes wrongly with ONNX's operators.
-
-    Args:
-        model: A normalized model, in an opset in which they can be written.
-
-    Returns:
-        A new model, or this very one where it has none.
-    """
+    """Rewrite operators that onnxruntime computes wrongly with ONNX's; gives the normalized model itself where it has none."""
     uncertain = _uncertain(model)
 
     def body(node: ContribNode) -> str:

@@ -210,14 +210,7 @@ def _skip_mean_square_norm(node: ContribNode) -> str:
 def embedding(node: ContribNode, segments: str, positions: str, words: str, gamma: str, beta: str, where: int) -> str:
     """The normalized sum of word, position and segment vectors; the arguments are names of the tables.
 
-    Args:
-        node: The node.
-        segments: Table of vectors.
-        positions: Table of vectors.
-        words: Table of vectors.
-        gamma: Factors.
-        beta: Summands.
-        where: Which input has the numbers of places; -1: none.
+    ``where`` is the index of the input with the numbers of places; -1: none.
     """
     node.check_rank(7, 2)  # the mask
     for index in (5, 6):

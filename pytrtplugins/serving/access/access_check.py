@@ -20,11 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 def check_access(access: Access, models: Collection[str]) -> None:
-    """Look at the files that the settings name.
-
-    Args:
-        access: The settings.
-        models: Names of those that are served: a key for others is a warning.
+    """Look at the files that the settings name; a key for other models than ``models`` is a warning.
 
     Raises:
         UsageError: a file is missing, or is not what it should be; or an origin is none.

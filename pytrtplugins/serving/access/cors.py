@@ -38,12 +38,7 @@ def check_origins(origins: Sequence[str]) -> None:
 
 
 def allow_origins(app: Any, origins: Sequence[str]) -> Any:
-    """An application that lets pages of these origins read its answers; browsers send no cookies to it.
-
-    Args:
-        app: Of ASGI.
-        origins: Such as ``https://example.org``; ``*``: all.
-    """
+    """An application that lets pages of these origins (``*``: all) read its answers; browsers send no cookies to it."""
     middleware = require("starlette.middleware.cors", extra="serve", package="starlette").CORSMiddleware
 
     async def in_parts(scope: Scope, receive: Receive, send: Send) -> None:

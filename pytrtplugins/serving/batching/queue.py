@@ -113,11 +113,7 @@ class BatchQueue:
         return self._waiting
 
     def put(self, item: QueuedRequest, *, wake: bool = True) -> None:
-        """Add a request to the queue.
-
-        Args:
-            item: The request.
-            wake: Wake a thread that waits for it; else `wake` must follow.
+        """Add a request to the queue, and wake a thread that waits for it; without ``wake``, `wake` must follow.
 
         Raises:
             RequestError: the queue is full or closed (503), or the request is larger than a batch (400).

@@ -37,15 +37,7 @@ class Admission:
         self._timer: asyncio.TimerHandle | None = None
 
     def enter(self, transport: Any, others: int) -> str:
-        """Count a connection, as silent; `leave` must follow.
-
-        Args:
-            transport: The connection.
-            others: How many connections the process has besides.
-
-        Returns:
-            Whose it is.
-        """
+        """Count a connection, as silent, and give whose it is; `leave` must follow. The process has ``others`` besides."""
         peer = transport.get_extra_info("peername")
         network = network_of(peer[0]) if isinstance(peer, tuple) else ""
         self._by_network[network] += 1

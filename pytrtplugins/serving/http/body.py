@@ -33,15 +33,9 @@ class UnreadError(RequestError):
 async def read_body(
     receive: Receive, headers: Mapping[bytes, bytes], limits: Limits, body: bytes | None = None
 ) -> bytes:
-    """The body of a request, decompressed.
+    """The body of a request, decompressed; where ``body`` is there already, nothing is received.
 
     A compressed body is decompressed while it arrives, and not read on once it is clear that it is refused.
-
-    Args:
-        receive: Gives its parts.
-        headers: Of the request.
-        limits: Of the body.
-        body: Where it is there already; nothing is received then.
 
     Raises:
         RequestError: it is too large (413) or too slow (408), others take the memory (503), its form of compression is unknown (415), it is

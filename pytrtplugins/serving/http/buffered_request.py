@@ -54,10 +54,6 @@ class BufferedRequest:
     def answer(self, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
         """Answer the request with status 200.
 
-        Args:
-            headers: Without Content-Length.
-            body: Of the answer.
-
         Returns:
             False where nothing was done, and the messages of ASGI must be sent: the body is large, the client does not take what it was
             sent, or the connection is to be closed.

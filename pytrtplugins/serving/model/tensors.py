@@ -284,12 +284,7 @@ def to_bytes(array: npt.NDArray[Any]) -> bytes:
 
 
 def read_strings(data: memoryview, shape: tuple[int, ...], where: str = "an array") -> npt.NDArray[Any]:
-    """An array of strings from all of ``data``, where each has its length before it.
-
-    Args:
-        data: The strings.
-        shape: Of the array.
-        where: What it is, for errors.
+    """An array of strings from all of ``data``, where each has its length before it; ``where`` is what it is, for errors.
 
     Raises:
         ValueError: there are more or fewer than the dims need.

@@ -19,10 +19,6 @@ _FEWEST = 16
 def limit_connections_to_files(limits: Limits, protocols: int = 1) -> Limits:
     """The limits, with no more connections than files may be open; the process's own limit is raised as far as it may be.
 
-    Args:
-        limits: Of requests.
-        protocols: How many are spoken, each on connections of its own.
-
     Raises:
         UsageError: hardly anybody could connect.
     """

@@ -35,17 +35,7 @@ async def start_grpc(
     tls: Tls | None = None,
     gate: Gate | None = None,
 ) -> Any:
-    """Serve at ``host:port`` too; gives the server, whose ``stop(seconds)`` ends it.
-
-    Args:
-        backend: Computes requests.
-        codec: Gives what a model takes and gives.
-        memory: That clients share with the server.
-        limits: Of requests.
-        address: Where to listen; other processes may listen there too.
-        tls: Certificate and key; None: connections are not encrypted.
-        gate: What requests pass first; None: nothing.
-    """
+    """Serve at ``host:port`` too, where other processes may listen; gives the server, whose ``stop(seconds)`` ends it."""
     aio = require("grpc.aio", extra="grpc", package="grpcio", feature="--grpc-port")
     options = [
         ("grpc.max_receive_message_length", limits.body_bytes + _SMALL),

@@ -15,12 +15,7 @@ __all__ = ["extension_methods"]
 
 
 def extension_methods(memory: Memory, check_model: Callable[[str], object]) -> dict[str, Callable[[Any], Any]]:
-    """Methods by name: each takes a message, and returns the answer.
-
-    Args:
-        memory: That clients share.
-        check_model: Raises an error where there is no such model.
-    """
+    """Methods by name: each takes a message, and returns the answer; ``check_model`` raises an error where there is no such model."""
     messages = require("tritonclient.grpc.service_pb2", extra="grpc", package="tritonclient")
 
     async def system_status(request: Any) -> Any:

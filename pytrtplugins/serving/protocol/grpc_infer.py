@@ -149,11 +149,6 @@ class Inference:
 def read_message(codec: Codec, request: Any, parts: Parts) -> tuple[InferenceRequest, Arrays]:
     """Read a request's head and inputs.
 
-    Args:
-        codec: Of the model.
-        request: The message of the head.
-        parts: Of the message.
-
     Raises:
         RequestError: it does not fit the model.
     """

@@ -91,12 +91,7 @@ class Codec:
         return self._with_arrays(call, body, offset)
 
     def input_spec(self, name: object, datatype: object, specs: dict[str, TensorSpec]) -> TensorSpec:
-        """The spec of an input by name, whose datatype must match.
-
-        Args:
-            name: As the request says it.
-            datatype: As the request says it.
-            specs: Inputs of the request before it, by name; it is added.
+        """The spec of an input by name, whose datatype must match; it is added to ``specs``, those of the inputs before it.
 
         Raises:
             RequestError: the model has no such input, or it was there already.

@@ -22,22 +22,14 @@ _TRACE: dict[str, Any] = {
 
 
 def trace_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Triton's trace settings; this server does not write Triton's traces.
-
-    Args:
-        changes: Settings that a client gives; None of one means its default.
-    """
+    """Triton's trace settings after a client's changes, of which None means the default; this server does not write Triton's traces."""
     level = ["OFF"], "OFF", None
     _check("trace", changes, {**{name: (value, None) for name, value in _TRACE.items()}, "trace_level": level})
     return dict(_TRACE)
 
 
 def log_settings(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Triton's log settings.
-
-    Args:
-        changes: Settings that a client gives.
-    """
+    """Triton's log settings after a client's changes."""
     logger = logging.getLogger("pytrtplugins")
     current = {
         "log_file": "",

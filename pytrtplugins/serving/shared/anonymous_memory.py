@@ -12,10 +12,6 @@ __all__ = ["anonymous_memory"]
 def anonymous_memory(name: str, size: int) -> int:
     """Create zero-filled memory of a size, and return its descriptor; pages that were never written take no memory.
 
-    Args:
-        name: For people who look at open files.
-        size: In bytes.
-
     Raises:
         UsageError: a limit of the user's is too small for it.
     """

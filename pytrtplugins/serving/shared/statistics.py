@@ -62,15 +62,7 @@ class Statistics:
         self._own[_WAITING] = requests
 
     def succeeded(self, rows: int, batch_rows: int, total_s: float, queue_s: float, compute_s: float) -> None:
-        """Count a request that got its outputs.
-
-        Args:
-            rows: Of the request.
-            batch_rows: Of its batch, if it is the first of it; else 0, so that each batch counts once.
-            total_s: Seconds from its tensors to its outputs.
-            queue_s: Seconds in the queue.
-            compute_s: Seconds that its batch took.
-        """
+        """Count a request that got its outputs; ``batch_rows`` is 0 unless it is the first of its batch, so that each batch counts once."""
         own = self._own
         own[0] += 1
         own[4] += rows
@@ -83,13 +75,7 @@ class Statistics:
             own[_ROWS + bisect_left(BATCHES, batch_rows)] += 1
 
     def answered(self, preprocess_s: float, postprocess_s: float, on_device: bool = False) -> None:
-        """Count a request that also used the model's `preprocess` and `postprocess`.
-
-        Args:
-            preprocess_s: Seconds that the first took.
-            postprocess_s: Seconds that the second took.
-            on_device: Whether the engine's device decoded its file.
-        """
+        """Count a request that also used the model's `preprocess` and `postprocess`."""
         own = self._own
         own[_FIELDS["plain"]] += 1
         own[_FIELDS["preprocess_ns"]] += int(1e9 * preprocess_s)
