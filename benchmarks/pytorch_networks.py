@@ -138,9 +138,9 @@ class _Squeeze(nn.Module):
 class _Inverted(nn.Module):
     """MobileNetV2's, V3's and EfficientNet's block: wide depthwise convolution between two narrow ones."""
 
-    def __init__(self, given: int, made: int, stride: int, act: Any, gate: Any, expand: int = 4) -> None:
+    def __init__(self, given: int, made: int, stride: int, act: Any, gate: Any) -> None:
         super().__init__()
-        wide = given * expand
+        wide = given * 4
         squeeze = [] if gate is None else [_Squeeze(wide, gate, nn.SiLU if act is nn.SiLU else nn.ReLU)]
         self.body = nn.Sequential(
             _Block(given, wide, 1, act=act), _Block(wide, wide, 3, stride, wide, act=act), *squeeze,
@@ -184,12 +184,12 @@ def _resnet() -> nn.Module:
 class _ConvNextBlock(nn.Module):
     """Depthwise 7x7, layer norm over the channels, two linear layers with GELU, a scale a channel, and what entered."""
 
-    def __init__(self, channels: int, approximate: str = "none") -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
         self.depthwise = nn.Conv2d(channels, channels, 7, padding=3, groups=channels)
         self.norm = nn.LayerNorm(channels)
         self.first, self.second = nn.Linear(channels, 4 * channels), nn.Linear(4 * channels, channels)
-        self.act = nn.GELU(approximate=approximate)
+        self.act = nn.GELU()
         self.scale = nn.Parameter(0.3 * torch.ones(channels))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -63,19 +63,17 @@ def calibrate(
         CalibrationError: a tensor has values that are not finite.
         BuildError: weights are in the layout of a CPU.
     """
-    return calibrate_prepared(
-        prepare(model), calibrator, engine=engine, threads=threads, plugins=plugins, progress=progress
-    )
+    return calibrate_prepared(prepare(model), calibrator, engine, threads, plugins, progress=progress)
 
 
 def calibrate_prepared(
     model: onnx.ModelProto,
     calibrator: Calibrator,
-    *,
     engine: str = "auto",
     threads: int | None = None,
     plugins: Mapping[str, str] | None = None,
-    progress: bool = True,
+    *,
+    progress: bool,
 ) -> CalibrationTable:
     """Make a calibration table of a model that `prepare` returned; otherwise as `calibrate`."""
     prepared = computable_part(model)

@@ -32,13 +32,13 @@ _MAX_RATIO = 1040  # deflate makes 1,032 bytes of one at most
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def read_npy(path: str | Path, *, max_bytes: int = MAX_BYTES, error: Failure = FormatError) -> npt.NDArray[Any]:
+def read_npy(path: str | Path, *, max_bytes: int = MAX_BYTES) -> npt.NDArray[Any]:
     """Read the array of a .npy file that `numpy.save` wrote: numbers, and no more than ``max_bytes`` of memory.
 
     Raises:
-        PytrtpluginsError: it is no such file, is damaged, or too large; as ``error`` makes it, with ``.path``.
+        FormatError: it is no such file, is damaged, or too large; with ``.path``.
     """
-    return _read(path, "npy", _array, max_bytes, error)
+    return _read(path, "npy", _array, max_bytes, FormatError)
 
 
 def read_npz(

@@ -31,7 +31,6 @@ class FileSet:
 
     Args:
         source: A folder, a tar or a data.yaml, or several.
-        what: What the set is, for messages.
 
     Raises:
         NoDataError: a path does not exist.
@@ -39,9 +38,9 @@ class FileSet:
         UsageError: there are several files data.yaml.
     """
 
-    def __init__(self, source: str | Path | Iterable[str | Path], what: str = "data") -> None:
+    def __init__(self, source: str | Path | Iterable[str | Path]) -> None:
         paths = [Path(source)] if isinstance(source, (str, Path)) else [Path(path) for path in source]
-        self.name, self._what = ", ".join(map(str, paths)), what
+        self.name = ", ".join(map(str, paths))
         self._places: dict[str, _Place] = {}
         self._others: dict[str, list[_Place]] = {}
         self._folders: set[str] = set()
@@ -55,7 +54,7 @@ class FileSet:
                 self._add_tar(path)
             else:
                 raise NoDataError(
-                    f"{what} {str(path)!r}: no such folder or tar. Looked for: {path.absolute()}", path=path
+                    f"data {str(path)!r}: no such folder or tar. Looked for: {path.absolute()}", path=path
                 )
 
     def __contains__(self, name: object) -> bool:
@@ -116,7 +115,7 @@ class FileSet:
         try:
             return decode_utf8(self.read(name, max_bytes))
         except EncodingError as error:
-            what = f"{self._what} {self.name!r}: {name} is not text: {error}"
+            what = f"data {self.name!r}: {name} is not text: {error}"
             raise FormatError(what, path=name, line=error.line) from error
 
     def lines(self, name: str, max_bytes: int = MAX_TEXT_BYTES) -> list[str]:
@@ -157,7 +156,7 @@ class FileSet:
         place = self._places.get(name)
         if place is None:
             raise NoDataError(
-                f"{self._what} {self.name!r}: {name} is missing; {len(self._places):,} files were found.\n"
+                f"data {self.name!r}: {name} is missing; {len(self._places):,} files were found.\n"
                 "Do: give a folder or tars with images/, labels/, classes.txt and val.txt",
                 file=name,
             )
@@ -173,7 +172,7 @@ class FileSet:
     def _add_yaml(self, path: Path) -> None:
         """Add the folders that a data.yaml names."""
         if self._description is not None:
-            raise UsageError(f"{self._what} {self.name!r}: several files data.yaml.\nDo: give one")
+            raise UsageError(f"data {self.name!r}: several files data.yaml.\nDo: give one")
         self._description = DataYaml.read(path)
         self._add_folder(Path(self._description.top))
 
@@ -183,7 +182,7 @@ class FileSet:
                 self._add(name, (path, offset, size))
         except FormatError as error:
             raise FormatError(
-                f"{self._what} {str(path)!r}: {error}\nDo: extract it, and pass the folder", path=path
+                f"data {str(path)!r}: {error}\nDo: extract it, and pass the folder", path=path
             ) from error
 
     def _add(self, name: str, place: _Place) -> None:

@@ -117,9 +117,9 @@ def read_regular(
     return data
 
 
-def regular_size(path: str | Path, *, error: Failure = FormatError, within: str | Path) -> int:
+def regular_size(path: str | Path, *, within: str | Path) -> int:
     """Bytes of a regular file below a folder; see `open_regular`."""
-    with open_regular(path, error=error, within=within) as file:
+    with open_regular(path, within=within) as file:
         return os.fstat(file.fileno()).st_size
 
 

@@ -39,14 +39,13 @@ def kind_text(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "something else")
 
 
-def open_below(folder: Path, steps: Sequence[str], flags: int, *, mode: int = 0o666, make: bool = False) -> int:
+def open_below(folder: Path, steps: Sequence[str], flags: int, *, make: bool = False) -> int:
     """A descriptor of a file, which is reached from a folder on through folders alone; the folder itself may be a link.
 
     Args:
         folder: Where the steps begin.
         steps: Names of folders, and of the file at last; no ``..``.
         flags: For `os.open`.
-        mode: Of a file that is made.
         make: Make folders that are missing.
 
     Raises:
@@ -58,7 +57,7 @@ def open_below(folder: Path, steps: Sequence[str], flags: int, *, mode: int = 0o
                 raise OSError(errno.ELOOP, "a link", str(folder.joinpath(*steps[: count + 1])))
         if make:
             folder.joinpath(*steps[:-1]).mkdir(parents=True, exist_ok=True)
-        return os.open(folder.joinpath(*steps), flags | _NO_LINK, mode)
+        return os.open(folder.joinpath(*steps), flags | _NO_LINK, 0o666)
     here = os.open(folder, _FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
     try:
         for step in steps[:-1]:
@@ -68,7 +67,7 @@ def open_below(folder: Path, steps: Sequence[str], flags: int, *, mode: int = 0o
             inner = os.open(step, _FOLDER, dir_fd=here)
             os.close(here)
             here = inner
-        return os.open(steps[-1] if steps else ".", flags | _NO_LINK, mode, dir_fd=here)
+        return os.open(steps[-1] if steps else ".", flags | _NO_LINK, 0o666, dir_fd=here)
     finally:
         os.close(here)
 

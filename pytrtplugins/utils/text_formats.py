@@ -121,9 +121,7 @@ def parse_yaml(data: str | bytes, path: str | Path, *, error: Failure = FormatEr
     return _parse_yaml_by(data, path, error, lambda loader: loader.get_single_data())
 
 
-def parse_yaml_with_lines(
-    data: str | bytes, path: str | Path, *, error: Failure = FormatError
-) -> tuple[Any, dict[Names, int]]:
+def parse_yaml_with_lines(data: str | bytes, path: str | Path) -> tuple[Any, dict[Names, int]]:
     """Parse YAML that people write; also returns the line number of each key and item. See `parse_yaml`.
 
     Scalars without quotes keep their text, as `yaml_scalars.read_plain` reads them: ``010``, ``12:30:00``, ``on`` and ``~`` are texts.
@@ -133,7 +131,7 @@ def parse_yaml_with_lines(
         node = loader.get_single_node()
         return (None, {}) if node is None else (loader.construct_document(node), _yaml_lines(node))
 
-    return _parse_yaml_by(data, path, error, placed, _written_loader())
+    return _parse_yaml_by(data, path, FormatError, placed, _written_loader())
 
 
 def _parse_yaml_by(

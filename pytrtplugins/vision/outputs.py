@@ -273,9 +273,9 @@ def _make_folder(path: str | Path, what: str) -> Path:
     return path
 
 
-def _file_lines(paths: list[Path], most: int = 3) -> list[str]:
+def _file_lines(paths: list[Path]) -> list[str]:
     """Return a line for each file; if there are many, a line for each folder and suffix."""
-    if len(paths) <= most:
+    if len(paths) <= 3:
         return [f"{path}" for path in paths]
     groups: dict[tuple[Path, str], list[Path]] = {}
     for path in paths:
