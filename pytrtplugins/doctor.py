@@ -19,7 +19,7 @@ from . import native
 from .cuda.compiler import find_nvcc, find_nvrtc
 from .errors import PytrtpluginsError
 from .utils.cpu_features import describe_cpu
-from .utils.optional import installed_version, require
+from .utils.optional import installed_version, onnx
 from .version import __version__
 
 __all__ = [
@@ -208,7 +208,6 @@ def try_engine(name: str) -> tuple[str, float, float]:
     """
     from . import build
 
-    onnx = require("onnx", extra="onnx")
     helper, rng = onnx.helper, np.random.default_rng(0)
     x = rng.standard_normal((1, 8, 16, 16), dtype=np.float32)
     weights = rng.standard_normal((16, 8, 1, 1), dtype=np.float32)

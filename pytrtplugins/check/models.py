@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import MissingExtraError, UnavailableError
 from ..model.decompose import add_functions, infer_shapes, inline_plugins
 from ..plugin.onnx_node import from_node
-from ..utils.optional import require
+from ..utils.optional import onnx, require
 from .cases import Case, outputs_of
 from .compare import differences
 from .formats import cases_in_other_types
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["decomposition", "engine", "node", "one_node_model"]
 

@@ -7,17 +7,13 @@ import importlib.util
 import logging
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from ..utils.optional import require
+from ..utils.optional import onnx, require
 from ..utils.repeated import set_items
 from . import isolate
 from .cases import Case
 from .models import one_node_model
 from .report import Remark
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["tensorrt_builds"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from ..export import triton
 from ..export.plugin import ExportedPlugin, export_plugin
 from ..utils.numbers import IntRange
+from ..utils.optional import onnx
 from .app import app
 from .shared import loading, option_values, options
 from .shared.fields import read_fields
@@ -16,9 +17,6 @@ from .shared.groups import NetworkOptions, grouped
 from .shared.number import number
 from .shared.option import choice, option
 from .shared.results import Result
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["plugin", "triton_repository"]
 

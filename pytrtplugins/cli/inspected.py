@@ -6,7 +6,6 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,12 +17,10 @@ from ..model.opaque import hide_opaque, opaque_nodes, shown_node
 from ..model.proto import has_shape, node_name, type_text
 from ..model.skeleton import Signatures, nodes_beyond_onnx, unknown_nodes
 from ..plugin.onnx_node import is_plugin_node, node_attributes
+from ..utils.optional import onnx
 from ..validation.dataflow import given_inputs, walk
 from .model_facts import DarknetFacts, EngineFacts, ModelFacts, NodeFacts, PluginFacts, TensorFacts
 from .shared.results import Result
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["all_node_facts", "engine_facts", "inspect_darknet", "model_facts", "node_facts"]
 

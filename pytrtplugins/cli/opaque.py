@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from ..errors import UsageError
 from ..model import Graph
 from ..model.opaque import hide_opaque, with_shapes
-from ..utils.optional import require
+from ..utils.optional import onnx, require
 from .shared import loading
-
-if TYPE_CHECKING:
-    import onnx
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 

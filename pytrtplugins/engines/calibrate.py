@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,15 +20,12 @@ from ..model.proto import copy_of, info_dims, infos_of
 from ..passes import prepare
 from ..tensor import AnyDims, Dims
 from ..utils.files import read_regular
-from ..utils.optional import require
+from ..utils.optional import onnx
 from ..utils.progress import progress_bar
 from ..utils.repeated import set_items
 from .base.blocked import check_layouts
 from .base.types import BuildOptions
 from .registry import NEVER_AUTO, available_class
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["calibrate", "calibrate_prepared", "fitting_table", "float_tensors", "network_digest", "network_runs"]
 
@@ -134,7 +131,7 @@ def _expected(required: Sequence[str], table: CalibrationTable, partial: bool) -
 
 def float_tensors(model: onnx.ModelProto) -> tuple[str, ...]:
     """Names of the float32 tensors of a prepared model that depend on its input: inputs first, then in order."""
-    kind = require("onnx", extra="onnx").TensorProto.FLOAT
+    kind = onnx.TensorProto.FLOAT
     infos = infos_of(model.graph)
     found = [info.name for info in model.graph.input if info.type.tensor_type.elem_type == kind]
     for node in model.graph.node:
@@ -149,9 +146,8 @@ def network_digest(model: onnx.ModelProto) -> str:
     for node in map(shown_node, model.graph.node):
         attributes = sorted(attribute.SerializeToString(deterministic=True) for attribute in node.attribute)
         hasher.update(repr((node.op_type, node.domain, list(node.input), list(node.output), attributes)).encode())
-    numpy_helper = require("onnx.numpy_helper", extra="onnx")
     for tensor in sorted(model.graph.initializer, key=lambda tensor: tensor.name):
-        array = numpy_helper.to_array(tensor)
+        array = onnx.numpy_helper.to_array(tensor)
         hasher.update(repr((tensor.name, array.dtype.name, array.shape)).encode())
         hasher.update(array.tobytes())
     return hasher.hexdigest()

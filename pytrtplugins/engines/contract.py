@@ -9,17 +9,14 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import BindingError, BuildError, EngineError
-from ..utils.optional import require
+from ..utils.optional import onnx
 from .selection import build, load_engine
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["CHECKS"]
 
@@ -29,16 +26,15 @@ _BIAS = np.array([0.5, -1, 0, 2], np.float32)
 
 def _network() -> onnx.ModelProto:
     """(N, 3) → relu(x · weights + bias), (N, 4): the operators MatMul, Add and Relu are all that an engine needs."""
-    helper, numpy_helper = require("onnx.helper", extra="onnx"), require("onnx.numpy_helper", extra="onnx")
     nodes = [
-        helper.make_node("MatMul", ["x", "weights"], ["product"]),
-        helper.make_node("Add", ["product", "bias"], ["sum"]),
-        helper.make_node("Relu", ["sum"], ["y"]),
+        onnx.helper.make_node("MatMul", ["x", "weights"], ["product"]),
+        onnx.helper.make_node("Add", ["product", "bias"], ["sum"]),
+        onnx.helper.make_node("Relu", ["sum"], ["y"]),
     ]
-    infos = [helper.make_tensor_value_info(name, 1, ["N", size]) for name, size in (("x", 3), ("y", 4))]
-    constants = [numpy_helper.from_array(array, name) for name, array in (("weights", _WEIGHTS), ("bias", _BIAS))]
-    graph = helper.make_graph(nodes, "contract", infos[:1], infos[1:], constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)  # type: ignore[no-any-return]
+    infos = [onnx.helper.make_tensor_value_info(name, 1, ["N", size]) for name, size in (("x", 3), ("y", 4))]
+    constants = [onnx.numpy_helper.from_array(array, name) for name, array in (("weights", _WEIGHTS), ("bias", _BIAS))]
+    graph = onnx.helper.make_graph(nodes, "contract", infos[:1], infos[1:], constants)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=10)
 
 
 def _rows(count: int, seed: int = 0) -> npt.NDArray[Any]:

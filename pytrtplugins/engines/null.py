@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..errors import BuildError
 from ..model.decompose import infer_shapes, known_to_be_sound
 from ..tensor import SymbolicDim, evaluate_dims
+from ..utils.optional import onnx
 from .base.context import Arrays, ExecutionContext
 from .base.engine import Engine
 from .base.types import BuildOptions
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["NullEngine"]
 

@@ -6,7 +6,7 @@ import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..calibration import CalibrationTable, Calibrator
 from ..errors import CalibrationError, PrecisionError, UsageError
@@ -17,12 +17,10 @@ from ..passes.prepare import in_opset_of_precision
 from ..passes.quantize import FLOAT_LAYERS, QuantizeResult
 from ..passes.unscaled_layers import unscaled_layers
 from ..utils.listing import first_texts
+from ..utils.optional import onnx
 from .base.engine import Engine
 from .base.types import BuildOptions
 from .calibrate import calibrate_prepared, fitting_table, float_tensors, network_digest
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["QuantizedModel", "has_qdq", "quantize_for", "read_precisions", "with_precisions"]
 

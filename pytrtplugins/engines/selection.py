@@ -20,6 +20,7 @@ from ..passes import CODES, Precisions, load_model
 from ..passes.prepare import prepare_loaded
 from ..plugin.policy import check_forms
 from ..utils.heap import no_collection
+from ..utils.optional import onnx
 from .base.blocked import check_layouts
 from .base.engine import Engine
 from .base.engine_file import read_engine_file
@@ -31,8 +32,6 @@ from .quantized import has_qdq, quantize_for, read_precisions, with_precisions
 from .registry import available_class, engine_class
 
 if TYPE_CHECKING:
-    import onnx
-
     from ..model import Graph
 
 __all__ = ["build", "load_engine"]

@@ -9,14 +9,13 @@ from ..errors import BuildError
 from ..model.proto import node_name
 from ..model.skeleton import nodes_beyond_onnx, unknown_nodes
 from ..passes import load_model
+from ..utils.optional import onnx
 from ..validation.dataflow import walk
 from .base.operator_support import probe_unsupported_nodes
 from .registry import available_class
 from .selection import build
 
 if TYPE_CHECKING:
-    import onnx
-
     from ..model import Graph
 
 __all__ = ["unsupported_nodes"]

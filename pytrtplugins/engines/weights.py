@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,9 @@ from ..model.ir import array_of, rewrite
 from ..passes import AdaptiveRounding, CrossLayerEqualization, prepare, run_passes
 from ..passes._int8_demand import input_of
 from ..passes._quantize_plan import make_plan
+from ..utils.optional import ir, onnx
 from .calibrate import calibrate_prepared
 from .host.int8 import safe_weight_levels
-
-if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
 
 __all__ = ["equalize", "round_weights"]
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ModelError
 from ..model.proto import info_dims
 from ..tensor import Dims, is_concrete
+from ..utils.optional import onnx
 from ..validation.dataflow import given_inputs
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["Binding", "Word", "bindings", "config_text", "same_batch"]
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..engines.base.engine_file import read_engine_file
 from ..engines.base.plugins import write_decompositions
@@ -18,11 +18,9 @@ from ..plugin.onnx_node import STANDARD_DOMAINS, from_node, is_plugin_node
 from ..plugin.policy import HOST_FORMS, NO_REQUESTS, check_forms, requested_forms, requested_forms_in
 from ..plugin.registry import lookup
 from ..tensor import SymbolicDim, TensorDesc
+from ..utils.optional import onnx
 from ..validation.dataflow import walk
 from ._triton_config import bindings
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["Source", "from_engine_file", "from_onnx", "from_plan"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,13 +26,9 @@ from ..passes.normalize import in_opset
 from ..passes.prepare import prepare_loaded
 from ..plugin.onnx_node import is_plugin_node
 from ..tensor import DType
-from ..utils.optional import require
+from ..utils.optional import ir, onnx
 from ..validation.dataflow import walk
 from .comparison import random_sample
-
-if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
 
 __all__ = [
     "in_half",
@@ -189,9 +185,8 @@ def write_checked(model: onnx.ModelProto, path: str | Path, external_data: bool)
 
 
 def _check(model: onnx.ModelProto | str, path: str | Path) -> None:
-    checker = require("onnx.checker", extra="onnx", feature="checking ONNX files")
     try:
-        checker.check_model(model, full_check=True)
+        onnx.checker.check_model(model, full_check=True)
     except Exception as error:  # the C++ side raises types of its own
         raise ModelError(
             f"{path}: onnx.checker refuses the typed model: {shorten_message(error)}\n"

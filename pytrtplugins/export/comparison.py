@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,8 @@ from ..model.opaque import computable_part, opaque_boundary
 from ..model.proto import info_dims, info_dtype
 from ..plugin.onnx_node import is_plugin_node
 from ..tensor import AnyDims
-from ..utils.optional import require
+from ..utils.optional import onnx, require
 from ..validation.dataflow import given_inputs, walk
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["Comparison", "OutputError", "compare_models", "random_sample"]
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..engines.base.failures import shorten_message
 from ..engines.registry import availability_of
 from ..errors import PytrtpluginsError
 from ..model.opaque import hide_opaque, opaque_nodes
 from ..model.proto import node_name
-
-if TYPE_CHECKING:
-    import onnx
+from ..utils.optional import onnx
 
 __all__ = ["ParserCheck", "check_parser"]
 

@@ -19,12 +19,11 @@ from ..passes.dim_names import name_inputs, name_outputs
 from ..plugin.policy import requested_forms
 from ..utils.atomic import write_atomic
 from ..utils.numbers import check_int
+from ..utils.optional import onnx
 from ._triton_config import Word, bindings, config_text, same_batch
 from ._triton_sources import Source, from_engine_file, from_onnx, from_plan
 
 if TYPE_CHECKING:
-    import onnx
-
     from ..model import Graph
 
 __all__ = ["TritonModel", "export_triton"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..calibration import CalibrationTable, Calibrator
 from ..engines.base.arithmetic import float_reasons, layer_types
@@ -20,14 +19,12 @@ from ..model.proto import node_name
 from ..passes import CODES, Precisions
 from ..passes.half import HALF_TYPES
 from ..tensor import DType
+from ..utils.optional import onnx
 from ..utils.progress import progress_bar
 from ..validation.operators import standard_opset
 from . import _typed_steps as steps
 from .comparison import Comparison, compare_models
 from .parser_check import ParserCheck, check_parser
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["READERS", "FloatNode", "TypedModel", "export_half", "export_quantized"]
 

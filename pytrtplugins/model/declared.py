@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
 from ..plugin.onnx_node import is_plugin_node
-from ..utils.optional import require
+from ..utils.optional import onnx
 from ..utils.repeated import keep_items
 from ..validation.inference import infer_unchanged
 from ..validation.operators import standard_domain, standard_opset
@@ -17,8 +17,6 @@ from .decompose import add_shapes, inferred_infos
 from .proto import copy_of, has_shape, info_dims, infos_of, numpy_type, weight_info, without_data
 
 if TYPE_CHECKING:
-    import onnx
-
     from ..tensor import Dims
 
 __all__ = ["check_declared", "infer_without_declared", "take_output_dims", "with_inferred_types"]
@@ -142,10 +140,9 @@ def _has_rules(node: onnx.NodeProto, opset: int) -> bool:
 @functools.lru_cache(1024)
 def _has_standard_rules(op_type: str, opset: int) -> bool:
     """Return whether ONNX's inference has rules for an operator of ONNX's own."""
-    defs = require("onnx.defs", extra="onnx")
     try:
-        schema = defs.get_schema(op_type, opset, "")
-    except defs.SchemaError:
+        schema: Any = onnx.defs.get_schema(op_type, opset, "")
+    except onnx.defs.SchemaError:
         return False
     return bool(schema.has_type_and_shape_inference_function or schema.has_function)
 

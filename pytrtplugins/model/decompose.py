@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..errors import DimsError, ModelError
 from ..plugin.onnx_node import from_node, is_plugin_node
 from ..tensor import Dims, DType, is_concrete
-from ..utils.optional import require
+from ..utils.optional import onnx, require
 from ..utils.repeated import keep_items, set_items
 from ..validation import check_sizes, infer, validated
 from ..validation.dataflow import subgraphs, walk, walk_graphs
@@ -20,8 +20,6 @@ from .op_builder import FLOATS, OpBuilder, Value
 from .proto import copy_of, has_shape, info_dims, numpy_type, tensors_of, without_data
 
 if TYPE_CHECKING:
-    import onnx
-
     from ..plugin.base import Plugin
 
 __all__ = [
@@ -190,7 +188,6 @@ def add_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     Returns:
         A new model.
     """
-    onnx = require("onnx", extra="onnx", feature=_FEATURE)
     full = infer_shapes(model)
     tensors = _tensor_types(full.graph)
     opset = [onnx.helper.make_opsetid("", standard_opset(full) or _OPSET)]
@@ -267,7 +264,6 @@ def _check_plugin_inputs(node: onnx.NodeProto, known: Mapping[str, onnx.ValueInf
 
 
 def _set_plugin_outputs(graph: onnx.GraphProto, node: onnx.NodeProto, known: Mapping[str, onnx.ValueInfoProto]) -> None:
-    onnx = require("onnx", extra="onnx", feature=_FEATURE)
     plugin = from_node(node)
     if "" in node.input:
         raise ModelError(f"node {node.name or node.op_type!r}: a plugin's inputs cannot be left out", node=node.name)

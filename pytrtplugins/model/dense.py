@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import ModelError
-from ..utils.optional import require
+from ..utils.optional import onnx
 from ..validation.dataflow import walk_graphs
 from ..validation.limits import MAX_COMPUTED_BYTES, size_text
 from ..validation.tensors import is_external, packed_bytes
 from .proto import copy_of
 
-if TYPE_CHECKING:
-    import onnx
-
 __all__ = ["with_dense_constants"]
 
-_FEATURE = "working on ONNX models"
 _MISREAD = (12, 16)
 """UINT32 and BFLOAT16 in onnx.TensorProto.DataType, whose typed data OpenVINO 2026 reads as other numbers."""
 
@@ -82,8 +78,7 @@ def _is_misread(tensor: onnx.TensorProto) -> bool:
 
 
 def _set_raw_data(tensor: onnx.TensorProto) -> None:
-    helper = require("onnx.numpy_helper", extra="onnx", feature=_FEATURE)
-    raw = helper.from_array(helper.to_array(tensor)).raw_data
+    raw = onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor)).raw_data
     tensor.ClearField("int32_data")
     tensor.ClearField("uint64_data")
     tensor.raw_data = raw
@@ -108,9 +103,8 @@ def _check_size(sparse: list[onnx.SparseTensorProto]) -> None:
 
 
 def _to_dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
-    helper = require("onnx.numpy_helper", extra="onnx", feature=_FEATURE)
-    values: Any = helper.to_array(sparse.values)
-    indices: Any = helper.to_array(sparse.indices)
+    values: Any = onnx.numpy_helper.to_array(sparse.values)
+    indices: Any = onnx.numpy_helper.to_array(sparse.indices)
     dims = tuple(sparse.dims)
     sizes = np.array(dims if indices.ndim == 2 else math.prod(dims))
     if indices.size and ((indices < 0) | (indices >= sizes)).any():
@@ -120,4 +114,4 @@ def _to_dense(sparse: onnx.SparseTensorProto) -> onnx.TensorProto:
         )
     array = np.zeros(dims, values.dtype)
     array[tuple(indices.T) if indices.ndim == 2 else np.unravel_index(indices, dims)] = values
-    return helper.from_array(array, sparse.values.name)  # type: ignore[no-any-return]
+    return onnx.numpy_helper.from_array(array, sparse.values.name)

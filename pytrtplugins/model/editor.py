@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..errors import ModelError
 from ..plugin.base import Plugin
 from ..plugin.onnx_node import as_node
 from ..tensor import Dims
+from ..utils.optional import onnx
 from ..utils.repeated import keep_items, set_items
 from ..validation import validated
 from ..validation.dataflow import constants, remove_dead_nodes, rename_reads, sort_nodes, tensors_read, walk
@@ -22,9 +22,6 @@ from .ir import unused_name
 from .node_fields import plugin_from_node
 from .proto import copy_of, info_dims, node_name
 from .shapes import dims_text, import_domain, infer_after_change, infer_without_weights, known_infos, store
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["Graph", "NodeInfo", "load_onnx"]
 

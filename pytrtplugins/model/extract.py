@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ..errors import ModelError
+from ..utils.optional import onnx
 from ..validation.dataflow import tensors_read
 from .fit import check_tensor, node_type
 from .proto import copy_fields, copy_of, node_name, tensors_of
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["extract"]
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from ..errors import ModelError, UsageError
 from ..utils.atomic import atomic_path
 from ..utils.files import check_path
-from ..utils.optional import require
+from ..utils.optional import onnx, require
 from ..validation import load_external_data, validated
 from ..validation.limits import MAX_FILE_BYTES
 from .data_file import removing_stale_data, write_apart
 from .proto import copy_fields
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["read_onnx", "write_onnx"]
 

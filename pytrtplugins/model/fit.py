@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ..errors import DimsError, ModelError, UsageError
 from ..plugin.base import Plugin
 from ..tensor import Dims
 from ..utils.listing import count_text
+from ..utils.optional import onnx
 from ..validation.dataflow import subgraphs, walk
 from .proto import node_name
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = [
     "check_functions",

@@ -7,7 +7,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +15,11 @@ import numpy.typing as npt
 from ..errors import ModelError, PytrtpluginsError
 from ..tensor import DType, SymbolicDim
 from ..utils.heap import no_collection
-from ..utils.optional import require
+from ..utils.optional import ir, onnx, require
 from ..validation import validated
 from .dense import with_dense_constants
 from .files import read_onnx
 from .proto import node_name
-
-if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
 
 __all__ = [
     "add_constant",
@@ -81,7 +77,7 @@ def to_ir(model: str | Path | onnx.ModelProto, *, checked: bool = False) -> ir.M
 
 def _unreadable_part(model: onnx.ModelProto, error: BaseException) -> tuple[str, str]:
     """Return the first tensor or node that onnx-ir cannot read, as ``"node 'x' (Op): "``, and the reason; ``""`` if it reads all."""
-    serde, graph = require("onnx_ir", extra="onnx", feature=_FEATURE).serde, model.graph
+    serde, graph = ir.serde, model.graph
     readers: list[tuple[str, Callable[[], Any]]] = [
         (f"tensor {tensor.name!r}", lambda tensor=tensor: serde.deserialize_tensor(tensor).dtype)  # type: ignore[misc]
         for tensor in graph.initializer
@@ -116,21 +112,19 @@ def _with_plain_domain(model: ir.Model) -> ir.Model:
 
 def _with_own_names(model: ir.Model) -> ir.Model:
     """Replace tensors by ones that store their own name, since onnx-ir writes names into the caller's TensorProtos."""
-    onnx_ir, named_tensor = require("onnx_ir", extra="onnx", feature=_FEATURE), _named_tensor_class()
+    named_tensor = _named_tensor_class()
     for graph in model.graphs():
         for value in graph.initializers.values():
             if isinstance(value.const_value, named_tensor.__base__):
                 value.const_value = named_tensor(value.const_value.raw)
-    kinds = onnx_ir.AttributeType
+    kinds = ir.AttributeType
     waiting = [*model.graph, *(node for function in model.functions.values() for node in function)]
     while waiting:
         node = waiting.pop()
         for name, attribute in list(node.attributes.items()):
             kind = attribute.type
             if kind == kinds.TENSOR and isinstance(attribute.value, named_tensor.__base__):
-                node.attributes[name] = onnx_ir.AttrTensor(
-                    name, named_tensor(attribute.value.raw), attribute.doc_string
-                )
+                node.attributes[name] = ir.AttrTensor(name, named_tensor(attribute.value.raw), attribute.doc_string)
             elif kind in (kinds.GRAPH, kinds.GRAPHS) and not attribute.is_ref():
                 waiting += [node for graph in _attribute_graphs(attribute) for node in graph]
     return model
@@ -175,7 +169,7 @@ def _named_tensor_class() -> Any:
 @no_collection()
 def to_proto(model: ir.Model) -> onnx.ModelProto:
     """Convert an onnx-ir model to a ModelProto."""
-    return require("onnx_ir", extra="onnx", feature=_FEATURE).to_proto(model)  # type: ignore[no-any-return]
+    return ir.to_proto(model)
 
 
 def rewrite(model: onnx.ModelProto, change: Callable[[ir.Model], object]) -> onnx.ModelProto:
@@ -218,8 +212,8 @@ def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
         # onnx-ir would hold it against its protocol each time, which takes long
         tensor: ir.TensorProtocol = attribute.value
         return tensor
-    convenience = require("onnx_ir", extra="onnx", feature=_FEATURE).convenience
-    return convenience.get_const_tensor(value)  # type: ignore[no-any-return]
+    convenience = ir.convenience
+    return convenience.get_const_tensor(value)
 
 
 def array_of(value: ir.Value | None) -> Any:
@@ -244,19 +238,18 @@ def add_constant(
         taken: Names that it must not get, by default those of the other initializers.
         order: ``"K"``: the array may lie in memory in any order, so that a transposed one is not copied.
     """
-    onnx_ir = require("onnx_ir", extra="onnx", feature=_FEATURE)
     if taken is not None or name in graph.initializers:
         name = unused_name(name, {*graph.initializers} if taken is None else taken)
-    tensor = onnx_ir.Tensor(np.asarray(array, order=order), name=name)
-    kind = onnx_ir.TensorType(tensor.dtype)
-    value: ir.Value = onnx_ir.Value(name=name, shape=tensor.shape, type=kind, const_value=tensor)
+    tensor = ir.Tensor(np.asarray(array, order=order), name=name)
+    kind = ir.TensorType(tensor.dtype)
+    value: ir.Value = ir.Value(name=name, shape=tensor.shape, type=kind, const_value=tensor)
     graph.register_initializer(value)
     return value
 
 
 def set_constant(value: ir.Value, array: npt.NDArray[Any]) -> None:
     """Replace the values of an initializer by an array of the same dims and type."""
-    value.const_value = require("onnx_ir", extra="onnx", feature=_FEATURE).Tensor(array, name=value.name)
+    value.const_value = ir.Tensor(array, name=value.name)
 
 
 def names_of(values: Iterable[ir.Value | None]) -> tuple[str, ...]:
@@ -314,13 +307,12 @@ def set_attributes(node: ir.Node, values: dict[str, Any]) -> None:
 
 def _attribute(name: str, value: Any) -> ir.Attr:
     """Return an attribute; numbers, strings and lists of them bypass onnx-ir's slow protocol checks."""
-    onnx_ir = require("onnx_ir", extra="onnx", feature=_FEATURE)
     is_list = isinstance(value, (list, tuple))
     types = {type(item) for item in value} if is_list else {type(value)}
     kind = _KINDS.get(types.pop()) if len(types) == 1 else None
     if kind is None:
-        return onnx_ir.convenience.convert_attribute(name, value)  # type: ignore[no-any-return]
-    return getattr(onnx_ir, f"{kind}s" if is_list else kind)(name, value)  # type: ignore[no-any-return]
+        return ir.convenience.convert_attribute(name, value)
+    return getattr(ir, f"{kind}s" if is_list else kind)(name, value)  # type: ignore[no-any-return]
 
 
 def set_dtype(value: ir.Value, kind: ir.DataType) -> None:

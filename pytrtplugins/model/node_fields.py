@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,12 +13,9 @@ from ..plugin.base import Plugin
 from ..plugin.field_values import value_origin
 from ..plugin.fields import MISSING, FieldSpec, format_value
 from ..plugin.onnx_node import node_attributes
-from ..utils.optional import require
+from ..utils.optional import onnx
 from .fit import node_type
 from .proto import arrays_of, node_name
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["FROM_NODE", "plugin_from_node"]
 
@@ -153,7 +150,6 @@ def _value_text(value: Any) -> str:
 
 def _schema_names_and_defaults(model: onnx.ModelProto, node: onnx.NodeProto) -> tuple[list[str], dict[str, Any]]:
     """Return the input names and attribute defaults of the operator's schema; empty for a custom operator."""
-    onnx = require("onnx", extra="onnx", feature="reading ONNX nodes")
     version = next((item.version for item in model.opset_import if item.domain == node.domain), 1)
     try:
         schema = onnx.defs.get_schema(node.op_type, version, node.domain)

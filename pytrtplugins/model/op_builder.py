@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import DimsError
 from ..tensor import Dims, DType, is_concrete
-from ..utils.optional import require
-
-if TYPE_CHECKING:
-    import onnx
+from ..utils.optional import onnx, require
 
 __all__ = ["FLOATS", "OpBuilder", "Value"]
 

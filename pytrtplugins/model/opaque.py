@@ -7,23 +7,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import ModelError, UsageError
 from ..plugin.onnx_node import is_plugin_node
 from ..plugin.registry import is_registered
-from ..utils.optional import require
+from ..utils.optional import onnx
 from ..utils.repeated import keep_items, set_items
 from ..utils.text_formats import shorten
 from ..validation.dataflow import constants, tensors_read, walk
 from .extract import extract
 from .proto import copy_of, has_shape, node_name, tensors_of
 from .skeleton import unknown_nodes
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = [
     "computable_part",
@@ -102,8 +98,7 @@ def _is_misplaced(node: onnx.NodeProto) -> bool:
 
 @functools.cache
 def _onnx_operators() -> frozenset[str]:
-    defs = require("onnx.defs", extra="onnx", feature="reading ONNX models")
-    return frozenset(schema.name for schema in defs.get_all_schemas_with_history() if not schema.domain)
+    return frozenset(schema.name for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain)
 
 
 def with_shapes(model: onnx.ModelProto, shapes: Mapping[str, tuple[Sequence[int | str], str]]) -> onnx.ModelProto:
@@ -116,7 +111,6 @@ def with_shapes(model: onnx.ModelProto, shapes: Mapping[str, tuple[Sequence[int 
     Raises:
         UsageError: the model has no such tensor, or no node without a class gives it.
     """
-    onnx = require("onnx", extra="onnx", feature="working on ONNX models")
     described = copy_of(model)
     opaque_outputs = [name for node in opaque_nodes(hide_opaque(described)) for name in node.output if name]
     outputs = {info.name: info for info in described.graph.output}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,14 +13,10 @@ import numpy.typing as npt
 from ..errors import ModelError
 from ..plugin.onnx_node import is_plugin_node
 from ..tensor import AnyDims, Dim, Dims, DType, SymbolicDim
-from ..utils.optional import require
+from ..utils.optional import ir, onnx
 from ..utils.repeated import keep_items
 from ..validation.dataflow import walk
 from ..validation.tensors import LARGEST_SMALL
-
-if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
 
 __all__ = [
     "NAMELESS_DIMS",
@@ -43,7 +39,6 @@ __all__ = [
 NAMELESS_DIMS = frozenset({"?", "*", "-1", "None", "none", "unk", "unknown"})
 """Names of free dims that say nothing: two dims of such a name need not be equal."""
 
-_FEATURE = "working on ONNX models"
 _ONNX_NAMES = {
     "float": "float32",
     "double": "float64",
@@ -125,15 +120,13 @@ def tensors_of(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:
 @functools.cache
 def numpy_type(kind: int) -> np.dtype[Any]:
     """Return NumPy's dtype of an ONNX element type, ``TensorProto.DataType``."""
-    dtype: np.dtype[Any] = np.dtype(
-        require("onnx.helper", extra="onnx", feature=_FEATURE).tensor_dtype_to_np_dtype(kind)
-    )
+    dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind))
     return dtype
 
 
 def arrays_of(tensors: Iterable[onnx.TensorProto]) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of constants, by name."""
-    to_array = require("onnx.numpy_helper", extra="onnx", feature=_FEATURE).to_array
+    to_array = onnx.numpy_helper.to_array
     return {tensor.name: to_array(tensor) for tensor in tensors}
 
 
@@ -145,8 +138,7 @@ def node_name(node: onnx.NodeProto | ir.Node) -> str:
 
 def weight_info(tensor: onnx.TensorProto) -> onnx.ValueInfoProto:
     """Return the `ValueInfoProto` of a constant."""
-    helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
-    return helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))  # type: ignore[no-any-return]
+    return onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
 
 
 def info_dims(info: onnx.ValueInfoProto) -> Dims:
@@ -206,7 +198,7 @@ def info_dtype(info: onnx.ValueInfoProto) -> DType:
 @functools.cache
 def _element_type(kind: int) -> tuple[DType | None, str]:
     """Return the `DType` of an ONNX element type, None if engines do not exchange it, and ONNX's name of it."""
-    name = require("onnx", extra="onnx", feature=_FEATURE).TensorProto.DataType.Name(kind).lower()
+    name = onnx.TensorProto.DataType.Name(kind).lower()
     numpy_name = _ONNX_NAMES.get(name, name)
     return (DType(numpy_name) if numpy_name in list(DType) else None), name
 

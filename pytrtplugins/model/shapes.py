@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import DimsError, ModelError, PluginError
 from ..plugin.onnx_node import from_node, is_plugin_node
 from ..tensor import Dims, is_concrete
-from ..utils.optional import require
+from ..utils.optional import onnx
 from ..utils.repeated import keep_items, set_items
 from ..validation import infer_node, validated
 from ..validation.dataflow import downstream, tensors_read
 from .decompose import add_shapes
 from .proto import copy_of, has_shape, info_dims, infos_of, node_name, without_data
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["dims_text", "import_domain", "infer_after_change", "infer_without_weights", "known_infos", "store"]
 
@@ -132,14 +129,13 @@ def _change_text(
 
 def _check_readers(model: onnx.ModelProto, nodes: Iterable[onnx.NodeProto], stale: set[str], change: str) -> None:
     """Raise an error for the first node that does not accept the new shapes of its inputs."""
-    helper = require("onnx.helper", extra="onnx")
     types = {name: info.type for name, info in known_infos(model).items()}
     data = {tensor.name: tensor for tensor in model.graph.initializer}
     data |= {
         node.output[0]: a.t for node in nodes if node.op_type == "Constant" for a in node.attribute if a.name == "value"
     }
     for name, tensor in data.items():
-        types.setdefault(name, helper.make_tensor_type_proto(tensor.data_type, tensor.dims))
+        types.setdefault(name, onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims))
     for node in nodes:
         if stale.isdisjoint(tensors_read(node)) or not tensors_read(node) <= types.keys():
             continue
@@ -159,7 +155,6 @@ def _refusal(
     opsets: Sequence[onnx.OperatorSetIdProto],
 ) -> str:
     """Return why a node does not accept its inputs; ``""`` if it does, or if its operator is unknown."""
-    onnx = require("onnx", extra="onnx")
     version = next((item.version for item in opsets if item.domain == node.domain), 0)
     if not onnx.defs.has(node.op_type, version, node.domain):
         return ""
@@ -191,7 +186,6 @@ def _element_count(dims: Dims) -> tuple[int, Counter[str]]:
 
 
 def _type_dims(kind: onnx.TypeProto) -> Dims:
-    onnx = require("onnx", extra="onnx")
     return info_dims(onnx.ValueInfoProto(type=kind))
 
 

@@ -10,7 +10,7 @@ import re
 import shlex
 from collections import ChainMap, Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +19,11 @@ from ..plugin.fields import format_value
 from ..plugin.onnx_node import STANDARD_DOMAINS, is_plugin_node, node_attributes
 from ..tensor import PLUGIN_DTYPES, DType
 from ..utils.listing import first_texts
-from ..utils.optional import require
+from ..utils.optional import onnx
 from ..validation.dataflow import constants, subgraphs, walk
 from ..validation.operators import standard_domain, standard_opset
 from .fit import node_type
 from .proto import has_shape, info_dims, node_name, numpy_type, tensors_of, type_text
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["Signatures", "guide", "nodes_beyond_onnx", "skeleton", "unknown_nodes"]
 
@@ -42,7 +39,7 @@ _Scope = tuple[ChainMap[str, "onnx.ValueInfoProto"], ChainMap[str, bool]]
 
 def nodes_beyond_onnx(model: onnx.ModelProto) -> list[onnx.NodeProto]:
     """Return the nodes, also of subgraphs and functions, that are no ONNX operators, plugins or function calls."""
-    defs, opset = require("onnx.defs", extra="onnx", feature="reading ONNX models"), standard_opset(model)
+    opset = standard_opset(model)
     functions = {(function.domain, function.name) for function in model.functions}
     opsets = {item.domain: item.version for item in model.opset_import}
 
@@ -50,7 +47,7 @@ def nodes_beyond_onnx(model: onnx.ModelProto) -> list[onnx.NodeProto]:
     def is_standard(op_type: str, node_domain: str) -> bool:
         domain = standard_domain(node_domain)
         version = opsets.get(domain, 0) if domain else opset
-        return (node_domain, op_type) in functions or bool(version and defs.has(op_type, version, domain))
+        return (node_domain, op_type) in functions or bool(version and onnx.defs.has(op_type, version, domain))
 
     inner = (node for function in model.functions for node in function.node)
     others = (node for node in walk([*model.graph.node, *inner]) if not is_standard(node.op_type, node.domain))

@@ -6,16 +6,14 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ModelError, UsageError
 from ..utils.name_list import read_class_names
 from ..utils.numbers import check_share
+from ..utils.optional import onnx
 from ..utils.text_formats import parse_json, shorten
 from ..vision import MODES
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["Description", "describe", "read_description"]
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BindingError, ModelError
 from ..plugin.onnx_node import node_attributes
+from ..utils.optional import onnx
 from ..utils.text_formats import parse_json, shorten
 from ..vision import Head
 
 if TYPE_CHECKING:
-    import onnx
-
     from ..engines.base.engine import Engine
 
 __all__ = ["read_heads", "read_input_size", "read_size"]

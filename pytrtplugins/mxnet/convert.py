@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..errors import ModelError, UsageError
 from ..model.decompose import add_shapes
+from ..utils.optional import onnx
 from ..validation import validated
 from . import simple, trained
 from .attributes import LARGEST, Attributes
 from .layer import BATCH, Dims, Layer, OnnxGraph, Tensor
 from .params import FloatArray, read_params
 from .symbol import Node, Symbol, read_symbol
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["from_mxnet"]
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..model.ir import unused_name
-from ..utils.optional import require
+from ..utils.optional import onnx, require
 from .attributes import LARGEST, Attributes
 from .params import FloatArray
 from .symbol import Node
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["BATCH", "Dims", "Layer", "OnnxGraph", "Tensor", "dims_text"]
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ..errors import ModelError
 from ..model.ir import rewrite
 from ..utils.heap import no_collection
+from ..utils.optional import ir, onnx
 from ..validation.dataflow import walk
-
-if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
 
 __all__ = ["Pass", "PassResult", "run_passes"]
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ..errors import ModelError
 from ..model.ir import constant, depths
 from ..model.operator_traits import Trait, operators
 from ..model.proto import node_name
 from ..plugin.onnx_node import passes_int8_through
+from ..utils.optional import ir
 from .placement import Placement, absorbed
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["WEIGHTED", "Int8Demand", "find_int8_demand", "input_of"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,12 +13,10 @@ from ..errors import ModelError, UsageError
 from ..model.ir import constant, operand
 from ..model.proto import node_name
 from ..plugin.onnx_node import is_plugin_node, requantizes
+from ..utils.optional import ir
 from ._int8_demand import WEIGHTED, Int8Demand, find_int8_demand, input_of
 from .codes import FP8, INT8, Codes
 from .placement import Placement, bounded, is_pooled, never_negative, rectifies
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["QuantizePlan", "make_plan", "weight_axis"]
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..model.slices import bounded_slice
-from ..utils.optional import require
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
+from ..utils.optional import ir, require
 
 __all__ = ["COMPUTED", "is_small_arithmetic"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,16 +13,13 @@ from ..errors import DimsError
 from ..model.ir import add_constant, array_of, constant, is_op, operand, remove_unused
 from ..model.operator_traits import RECURRENT, Trait, operators
 from ..tensor import SymbolicDim, evaluate_dims
-from ..utils.optional import require
+from ..utils.optional import ir, onnx, require
 from ..validation import infer_node
 from ._base import Pass, PassResult
 from .constant_operators import COMPUTED, is_small_arithmetic
 from .functions import definition, splice
 from .half import STAYS_FLOAT
 from .shape_values import SymbolicShapeValues
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["PropagateConstants"]
 
@@ -146,7 +143,7 @@ class PropagateConstants(Pass):
             return False
         dims = [_size(dim, self.sizes) for dim in value.shape]
         changed = dims != list(value.shape)
-        value.shape = require("onnx_ir", extra="onnx").Shape(dims)
+        value.shape = ir.Shape(dims)
         return changed
 
     def _is_known(self, value: ir.Value) -> bool:
@@ -156,7 +153,7 @@ class PropagateConstants(Pass):
         names = self._dims_of_name
         dims = [dim if isinstance(dim, int) else names.get(dim.value, dim) for dim in value.shape]
         is_known = all(isinstance(dim, int) or dim.value in names for dim in value.shape)
-        value.shape = require("onnx_ir", extra="onnx").Shape(dims)
+        value.shape = ir.Shape(dims)
         node = value.producer()
         return is_known and node is not None and not self._partial.may_say_dims(node)
 
@@ -168,15 +165,14 @@ class PropagateConstants(Pass):
 
     def _infer(self, node: ir.Node) -> None:
         """Add inferred dims and types that the model does not declare."""
-        onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
         if node.domain not in ("", "ai.onnx"):
             found_dims = self.own_dims(node)
             for output, dims in zip(node.outputs, found_dims or (), strict=False):
-                output.shape = onnx_ir.Shape(dims)
+                output.shape = ir.Shape(dims)
             return
         if any(value is not None and value.type is None for value in node.inputs):
             return
-        proto, types, data = onnx_ir.serde.serialize_node(node), dict[str, Any](), dict[str, Any]()
+        proto, types, data = ir.serde.serialize_node(node), dict[str, Any](), dict[str, Any]()
         for value in node.inputs:
             if value is not None:
                 types[str(value.name)] = _type_proto(value)
@@ -201,12 +197,12 @@ class PropagateConstants(Pass):
         for value in node.outputs:
             kind = inferred.get(str(value.name))
             if kind is not None and kind.tensor_type.elem_type:
-                value.type = value.type or onnx_ir.serde.deserialize_type_proto_for_type(kind)
-                shape = onnx_ir.serde.deserialize_type_proto_for_shape(kind)
+                value.type = value.type or ir.serde.deserialize_type_proto_for_type(kind)
+                shape = ir.serde.deserialize_type_proto_for_shape(kind)
                 if shape is not None and not _is_static(value):
                     value.shape = _merge_shapes(shape, value.shape)
         if (computed_dims := self._partial.shape_of(node)) is not None and not _is_static(node.outputs[0]):
-            shape = onnx_ir.Shape([str(dim) if isinstance(dim, SymbolicDim) else dim for dim in computed_dims])
+            shape = ir.Shape([str(dim) if isinstance(dim, SymbolicDim) else dim for dim in computed_dims])
             node.outputs[0].shape = _merge_shapes(shape, node.outputs[0].shape)
 
     def _fold(self, graph: ir.Graph, node: ir.Node) -> bool:
@@ -222,8 +218,7 @@ class PropagateConstants(Pass):
                 return False
             value = node.outputs[0]
             if value.shape is None or value.type is None:  # of a function's body, which no inference has seen
-                onnx_ir = require("onnx_ir", extra="onnx")
-                value.shape, value.type = onnx_ir.Shape([*tensor.shape]), onnx_ir.TensorType(tensor.dtype)
+                value.shape, value.type = ir.Shape([*tensor.shape]), ir.TensorType(tensor.dtype)
             self._folded.append(node)
             return True
         shape_value = self._partial.constant(node.outputs[0]) if node.outputs else None
@@ -273,13 +268,12 @@ class PropagateConstants(Pass):
 
     def _set_constants(self, node: ir.Node, results: Iterable[Any]) -> None:
         """Give a node's outputs their values; the node is removed when all nodes were looked at."""
-        onnx_ir = require("onnx_ir", extra="onnx")
         for value, array in zip(node.outputs, results, strict=False):
             if array is None:
                 continue
-            value.const_value = tensor = onnx_ir.Tensor(np.asarray(array, order="C"), name=value.name)
+            value.const_value = tensor = ir.Tensor(np.asarray(array, order="C"), name=value.name)
             if not value.is_graph_output():
-                value.shape, value.type = tensor.shape, onnx_ir.TensorType(tensor.dtype)
+                value.shape, value.type = tensor.shape, ir.TensorType(tensor.dtype)
         self._folded.append(node)
 
     def _remove_folded(self, graph: ir.Graph) -> None:
@@ -316,9 +310,8 @@ class PropagateConstants(Pass):
                 return None
             if result is not None:
                 return [result]
-        onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
         reference = require("onnx.reference", extra="onnx")
-        proto = onnx_ir.serde.serialize_node(node)
+        proto = ir.serde.serialize_node(node)
         inputs = [onnx.helper.make_tensor_value_info(name, 0, None) for name in dict.fromkeys(proto.input) if name]
         outputs = [onnx.helper.make_tensor_value_info(name, 0, None) for name in proto.output if name]
         model = onnx.helper.make_model(
@@ -342,9 +335,8 @@ class PropagateConstants(Pass):
 
 def _type_proto(value: ir.Value) -> Any:
     """A tensor's ``TypeProto``, without onnx-ir's, which takes longer, for all but sequences and the like."""
-    onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
-    if value.type is None or type(value.type) is not onnx_ir.TensorType:
-        return onnx_ir.serde.serialize_value(value).type
+    if value.type is None or type(value.type) is not ir.TensorType:
+        return ir.serde.serialize_value(value).type
     proto = onnx.TypeProto()
     proto.tensor_type.elem_type = value.type.dtype
     if value.shape is not None:
@@ -362,7 +354,7 @@ def _merge_shapes(inferred: ir.Shape, declared: ir.Shape | None) -> ir.Shape:
     """The inferred dims; dims without a name take the declared ones."""
     if declared is None or len(declared) != len(inferred):
         return inferred
-    shape = require("onnx_ir", extra="onnx").Shape
+    shape = ir.Shape
     completed: ir.Shape = shape(
         [
             old if not isinstance(new, int) and new.value is None else new

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..model.declared import infer_without_declared, take_output_dims
 from ..model.decompose import add_shapes
 from ..model.ir import to_ir
 from ..model.proto import has_shape, info_dims
 from ..tensor import Dims, SymbolicDim
-from ..utils.optional import require
+from ..utils.optional import ir, onnx
 from ..validation.dataflow import given_inputs
 from .constants import PropagateConstants
-
-if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
 
 __all__ = ["add_dims", "derived_output_dims", "name_inputs", "name_outputs"]
 
@@ -96,7 +92,7 @@ def name_outputs(model: onnx.ModelProto, inferred: Container[str | None] = (), f
 
 def _with_dims_of(model: onnx.ModelProto, form: ir.Model) -> ir.Model:
     """Give the tensors of a model's onnx-ir form the dims and types that the model says, in place."""
-    read = require("onnx_ir", extra="onnx").serde.deserialize_value_info_proto
+    read = ir.serde.deserialize_value_info_proto
     values = {
         value.name: value for value in (*form.graph.inputs, *(value for node in form.graph for value in node.outputs))
     }

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ..model.ir import array_of, is_op, remove_unused
+from ..utils.optional import ir
 from ..utils.override import override
 from ._base import Pass, PassResult
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["Eliminate"]
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..model.ir import operand, set_constant
+from ..utils.optional import ir
 from ._base import Pass, PassResult
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["CrossLayerEqualization", "EqualizeResult"]
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..model.ir import add_constant, array_of, constant, dims_of, is_op, names_in, only_read_by, operand, swap
 from ..model.operator_traits import Trait, operators
+from ..utils.optional import ir
 from ..utils.override import override
 from ._base import Pass, PassResult
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["FoldBatchNorm"]
 

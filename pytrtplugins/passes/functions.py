@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ModelError
 from ..model.ir import names_in, unused_name
 from ..model.proto import node_name
-from ..utils.optional import require
+from ..utils.optional import ir, onnx
 from ..validation.dataflow import walk
-
-if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
 
 __all__ = ["definition", "splice"]
 
@@ -28,13 +24,12 @@ def definition(node: ir.Node, version: int) -> ir.Graph | None:
     Returns:
         A graph with an input for each of the node's, those that are left out included, and an output for each output.
     """
-    onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
     try:
         schema = onnx.defs.get_schema(node.op_type, version, "")
     except onnx.defs.SchemaError:
         return None
-    proto = onnx_ir.serde.serialize_node(node)
-    function = _function_body(onnx, onnx_ir, schema, proto, node, version)
+    proto = ir.serde.serialize_node(node)
+    function = _function_body(schema, proto, node, version)
     if function is None:
         return None
     defaults = [attribute.default_value for attribute in schema.attributes.values() if attribute.default_value.name]
@@ -49,7 +44,7 @@ def definition(node: ir.Node, version: int) -> ir.Graph | None:
         [onnx.ValueInfoProto(name=name) for name in function.input],
         [onnx.ValueInfoProto(name=name) for name in function.output],
     )
-    return onnx_ir.from_proto(graph)  # type: ignore[no-any-return]
+    return ir.serde.deserialize_graph(graph)
 
 
 def splice(graph: ir.Graph, node: ir.Node, inner: ir.Graph, inputs: Sequence[ir.Value | None]) -> None:
@@ -80,7 +75,7 @@ def splice(graph: ir.Graph, node: ir.Node, inner: ir.Graph, inputs: Sequence[ir.
         )
     for index, (value, source) in enumerate(zip(node.outputs, results, strict=False)):
         if value.is_graph_output():  # keeps its name
-            identity = require("onnx_ir", extra="onnx").node("Identity", [source])
+            identity = ir.node("Identity", [source])
             inside.append(identity)
             results[index] = identity.outputs[0]
     graph.insert_after(node, inside)
@@ -94,7 +89,7 @@ def splice(graph: ir.Graph, node: ir.Node, inner: ir.Graph, inputs: Sequence[ir.
     graph.remove(node, safe=True)
 
 
-def _function_body(onnx: Any, onnx_ir: Any, schema: Any, proto: onnx.NodeProto, node: ir.Node, version: int) -> Any:
+def _function_body(schema: Any, proto: onnx.NodeProto, node: ir.Node, version: int) -> Any:
     """ONNX's function body for a node in an opset; None if there is none that is valid there."""
     versions = schema.function_opset_versions or schema.context_dependent_function_opset_versions
     if not versions:
@@ -104,15 +99,15 @@ def _function_body(onnx: Any, onnx_ir: Any, schema: Any, proto: onnx.NodeProto, 
         text = schema.get_function_with_opset_version(body_version)
     else:
         types = [
-            (onnx.TypeProto() if value is None else onnx_ir.serde.serialize_value(value).type).SerializeToString()
+            (onnx.TypeProto() if value is None else ir.serde.serialize_value(value).type).SerializeToString()
             for value in node.inputs
         ]
         text = schema.get_context_dependent_function_with_opset_version(body_version, proto.SerializeToString(), types)
     function = onnx.FunctionProto.FromString(text)
-    return function if function.node and all(_is_valid(onnx, item, version) for item in walk(function.node)) else None
+    return function if function.node and all(_is_valid(item, version) for item in walk(function.node)) else None
 
 
-def _is_valid(onnx: Any, node: onnx.NodeProto, version: int) -> bool:
+def _is_valid(node: onnx.NodeProto, version: int) -> bool:
     """Whether an opset has a node's operator, with its attributes and as many inputs: some attributes became inputs."""
     try:
         schema = onnx.defs.get_schema(node.op_type, version, node.domain)

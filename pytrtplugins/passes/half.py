@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,9 @@ from ..model.operator_traits import Trait, operators
 from ..model.proto import copy_of, node_name
 from ..plugin.onnx_node import is_plugin_node, supports_dtype
 from ..tensor import DType
-from ..utils.optional import require
+from ..utils.optional import ir, onnx, require
 from .half_ranges import fit_scales
 from .normalize import in_opset
-
-if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
 
 __all__ = ["HALF_TYPES", "STAYS_FLOAT", "WRITTEN", "convert_to_half", "to_half", "with_typed_scales"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,8 @@ from ..model.operator_traits import Trait, operators
 from ..model.proto import node_name
 from ..plugin.onnx_node import is_plugin_node, supports_dtype
 from ..tensor import DType
+from ..utils.optional import ir
 from .codes import CODES
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["FLOAT16_MAX", "fit_scales", "float_nodes"]
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ..model.ir import array_of, operand, swap
-from ..utils.optional import require
+from ..utils.optional import ir
 from ..utils.override import override
 from ._base import Pass, PassResult
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["Int8Forms"]
 
@@ -25,25 +22,24 @@ class Int8Forms(Pass):
 
     @override
     def call(self, model: ir.Model) -> PassResult:
-        onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
         modified = False
         for node in [node for node in model.graph if node.domain == "" and node.inputs and node.inputs[0] is not None]:
             x, y = node.inputs[0], node.outputs[0]
             nodes: list[ir.Node] = []
             if node.op_type == "HardSwish":
-                gate = onnx_ir.Value(name=f"{y.name}_gate", type=y.type, shape=y.shape)
+                gate = ir.Value(name=f"{y.name}_gate", type=y.type, shape=y.shape)
                 nodes = [
-                    onnx_ir.node(
+                    ir.node(
                         "HardSigmoid",
                         [x],
                         {"alpha": 1 / 6, "beta": 0.5},
                         outputs=[gate],
                         name=f"{node.name or y.name}_gate",
                     ),
-                    onnx_ir.node("Mul", [x, gate], name=node.name),
+                    ir.node("Mul", [x, gate], name=node.name),
                 ]
             elif _is_global_mean(node):
-                nodes = [onnx_ir.node("GlobalAveragePool", [x], name=node.name)]
+                nodes = [ir.node("GlobalAveragePool", [x], name=node.name)]
             if nodes:
                 model.graph.insert_before(node, nodes)
                 swap(model.graph, [node], nodes[-1].outputs[0])

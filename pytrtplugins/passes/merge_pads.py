@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..model.ir import array_of, dims_of, is_op, operand
-from ..utils.optional import require
+from ..utils.optional import ir
 from ..utils.override import override
 from ._base import Pass, PassResult
 from .constants import PropagateConstants
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["MergePads"]
 
@@ -29,7 +26,6 @@ class MergePads(Pass):
 
     @override
     def call(self, model: ir.Model) -> PassResult:
-        attributes = require("onnx_ir", extra="onnx")
         modified = _fold_widths(model)
         for pool, pad in _padded_pools(model.graph):
             border = _border(pad)
@@ -41,7 +37,7 @@ class MergePads(Pass):
             if len(border) != 2 * len(kernel) or any(a >= b for a, b in zip(joined, [*kernel, *kernel], strict=True)):
                 continue
             pool.replace_input_with(0, pad.inputs[0])
-            pool.attributes["pads"] = attributes.AttrInt64s("pads", joined)
+            pool.attributes["pads"] = ir.AttrInt64s("pads", joined)
             modified = True
         return PassResult(model, modified)
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..model.proto import infos_of, without_data
+from ..utils.optional import onnx
 from ..validation import infer
 from ..validation.dataflow import walk
 from ..validation.operators import standard_domain
 from ..validation.pooling import drop_ceil_mode, ignores_ceil_mode
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["is_misread", "write_unmistakably"]
 

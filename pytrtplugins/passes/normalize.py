@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ModelError
 from ..model.decompose import add_shapes
 from ..model.dense import with_dense_constants
 from ..model.proto import NAMELESS_DIMS, copy_of, info_dtype, with_data, without_data
 from ..plugin.onnx_node import is_plugin_node
-from ..utils.optional import require
+from ..utils.optional import onnx, require
 from ..utils.repeated import set_items
 from ..validation import infer, validated
 from ..validation.dataflow import given_inputs, subgraphs, walk
 from ..validation.operators import standard_opset
 from .misread import is_misread, write_unmistakably
 from .opsets import OLDEST, convert_or_keep
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["in_opset", "normalize", "normalize_if_needed", "with_opset"]
 
@@ -82,7 +79,6 @@ def in_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
 
 
 def _check_opset(model: onnx.ModelProto) -> None:
-    onnx = require("onnx", extra="onnx", feature=_FEATURE)
     newest, opset = int(onnx.defs.onnx_opset_version()), standard_opset(model)
     if opset > newest:
         raise ModelError(
@@ -128,7 +124,6 @@ def _with_plain_attributes(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _is_plugins(function: onnx.FunctionProto, model: onnx.ModelProto) -> bool:
-    onnx = require("onnx", extra="onnx", feature=_FEATURE)
     nodes = (node for node in walk(model.graph.node) if (node.domain, node.op_type) == (function.domain, function.name))
     return is_plugin_node(next(nodes, onnx.NodeProto(domain=function.domain, op_type=function.name)))
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ModelError
 from ..model.operator_traits import Trait, operators
 from ..model.proto import node_name, numpy_type, tensors_of, without_data
-from ..utils.optional import require
+from ..utils.optional import onnx
 from ..utils.repeated import keep_items, set_items
 from ..validation.known_dims import HIDDEN
 from ..validation.operators import standard_domain, standard_opset
 
-if TYPE_CHECKING:
-    import onnx
-
 __all__ = ["hide_from_converter", "infer_or_keep", "restore_meanings", "rewrite_old_forms"]
 
-_FEATURE = "working on ONNX models"
 _NUMPY_BROADCAST = 7  # the opset from which on operands broadcast as in NumPy
 _ONE_AXIS = 13  # the opset from which on Hardmax takes the largest along one axis
 _COORDINATES = 11  # the opset from which on Resize says how coordinates are mapped
@@ -93,7 +89,6 @@ def _restore_types(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
     """Give bounds of Clip and values of Pad, which were attributes, the type of the other operand; the converter gives float32."""
     if not any(node.op_type in _TYPED for node in before.graph.node):
         return
-    numpy_helper = require("onnx.numpy_helper", extra="onnx", feature=_FEATURE)
     kinds = {name: kind.elem_type for name, kind in _tensor_types(before).items()}
     makers = {node.output[0]: node for node in model.graph.node if node.op_type == "Constant"}
     for node in model.graph.node:
@@ -101,7 +96,9 @@ def _restore_types(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
         for name in node.input[_TYPED[node.op_type] :] if dtype is not None else ():
             if name in makers and not standard_domain(node.domain):
                 value = makers[name].attribute[0].t
-                value.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(value).astype(dtype), value.name))
+                value.CopyFrom(
+                    onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(value).astype(dtype), value.name)
+                )
 
 
 def _drop_empty_scales(model: onnx.ModelProto) -> None:
@@ -116,7 +113,6 @@ def _drop_empty_scales(model: onnx.ModelProto) -> None:
 
 def _restore_hardmaxes(model: onnx.ModelProto) -> None:
     """Let Hardmax work on all axes from ``axis`` on, as before opset 13: Flatten its input to rows."""
-    helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
     nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
         if node.op_type != "Hardmax" or standard_domain(node.domain):
@@ -125,10 +121,12 @@ def _restore_hardmaxes(model: onnx.ModelProto) -> None:
         axis, name = _attribute(node, "axis"), node_name(node)
         rows, hot, shape = (f"{node.output[0]}_{kind}" for kind in ("rows", "hot", "shape"))
         nodes += [
-            helper.make_node("Shape", [node.input[0]], [shape], f"{name}_shape"),
-            helper.make_node("Flatten", [node.input[0]], [rows], f"{name}_rows", axis=1 if axis is None else axis.i),
-            helper.make_node("Hardmax", [rows], [hot], name, axis=-1),
-            helper.make_node("Reshape", [hot, shape], [node.output[0]], f"{name}_restored"),
+            onnx.helper.make_node("Shape", [node.input[0]], [shape], f"{name}_shape"),
+            onnx.helper.make_node(
+                "Flatten", [node.input[0]], [rows], f"{name}_rows", axis=1 if axis is None else axis.i
+            ),
+            onnx.helper.make_node("Hardmax", [rows], [hot], name, axis=-1),
+            onnx.helper.make_node("Reshape", [hot, shape], [node.output[0]], f"{name}_restored"),
         ]
     if len(nodes) != len(model.graph.node):
         set_items(model.graph.node, nodes)
@@ -140,7 +138,6 @@ def _restore_resizes(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
     The converter leaves the new attributes out, and their defaults compute other values. Neighbours are those below where an
     axis grows, and those above where it shrinks: a Resize that does both becomes two.
     """
-    helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
     origins = iter(
         [node for node in before.graph.node if node.op_type in ("Resize", "Upsample")]
     )  # the converter keeps the order
@@ -151,12 +148,12 @@ def _restore_resizes(model: onnx.ModelProto, before: onnx.ModelProto) -> None:
             constants[node.output[0]] = value.t
         if node.op_type == "Resize" and not standard_domain(node.domain):
             origin = next(origins)
-            node.attribute.append(helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
+            node.attribute.append(onnx.helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
             mode = _attribute(node, "mode")
             if mode is None or mode.s == b"nearest":
                 nodes += [] if origin.op_type == "Upsample" else _shrinking_first(node, constants, node_name(origin))
                 if _attribute(node, "nearest_mode") is None:
-                    node.attribute.append(helper.make_attribute("nearest_mode", "floor"))
+                    node.attribute.append(onnx.helper.make_attribute("nearest_mode", "floor"))
         nodes.append(node)
     set_items(model.graph.node, nodes)
 
@@ -165,7 +162,6 @@ def _shrinking_first(
     node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto], name: str
 ) -> list[onnx.NodeProto]:
     """Nodes that shrink axes first, before a Resize (nearest) that shrinks some axes and grows others."""
-    onnx = require("onnx", extra="onnx", feature=_FEATURE)
     tensor = constants.get(node.input[2])
     if tensor is None:
         raise ModelError(
@@ -194,7 +190,6 @@ def _shrinking_first(
 
 
 def _rewrite_broadcasts(model: onnx.ModelProto) -> None:
-    helper = require("onnx.helper", extra="onnx", feature=_FEATURE)
     ranks: Mapping[str, int] | None = None
     nodes: list[onnx.NodeProto] = []
     names = {name for node in model.graph.node for name in node.output}
@@ -211,7 +206,7 @@ def _rewrite_broadcasts(model: onnx.ModelProto) -> None:
                 names.add(name)
                 rank = ranks[node.input[1]] if ranks else 0
                 axes = list(range(rank, rank + behind))
-                nodes.append(helper.make_node("Unsqueeze", [node.input[1]], [name], name, axes=axes))
+                nodes.append(onnx.helper.make_node("Unsqueeze", [node.input[1]], [name], name, axes=axes))
                 node.input[1] = name
             _remove_attributes(node, "axis", "broadcast")
         nodes.append(node)
@@ -225,9 +220,8 @@ def _ranks(model: onnx.ModelProto) -> dict[str, int]:
 
 def infer_or_keep(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with inferred types and dims; unchanged if inference contradicts the declared ones: other checks report that."""
-    inference = require("onnx.shape_inference", extra="onnx", feature=_FEATURE)
     try:
-        return inference.infer_shapes(model)  # type: ignore[no-any-return]
+        return onnx.shape_inference.infer_shapes(model)
     except Exception:  # the C++ side raises types of its own
         return model
 

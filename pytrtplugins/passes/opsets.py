@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from ..errors import ModelError
 from ..model.ir import unused_name
 from ..model.proto import copy_of, infos_of, node_name, tensors_of, with_data, without_data
 from ..plugin.onnx_node import is_plugin_node
-from ..utils.optional import require
+from ..utils.optional import onnx, require
 from ..utils.repeated import keep_items, set_items
 from ..validation import validated
 from ..validation.broadcasting import BROADCAST_SLOPES
 from ..validation.dataflow import outer_scope_reads, rename_reads, subgraphs, tensors_read, walk, walk_graphs
 from ..validation.operators import standard_domain, standard_opset
 from .old_forms import hide_from_converter, infer_or_keep, restore_meanings, rewrite_old_forms
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["OLDEST", "convert_or_keep"]
 
@@ -100,7 +96,7 @@ def _convert(model: onnx.ModelProto, opset: int, used_names: set[str]) -> onnx.M
 
 def _is_unchanged(model: onnx.ModelProto, opset: int) -> bool:
     """Whether each operator of the main graph has the same version in both opsets; ONNX's converter takes 5 ms for any model."""
-    defs, old_opset = require("onnx", extra="onnx", feature=_FEATURE).defs, standard_opset(model)
+    defs, old_opset = onnx.defs, standard_opset(model)
     types = {node.op_type for node in model.graph.node if not standard_domain(node.domain)}
     try:
         versions = [[defs.get_schema(name, limit).since_version for limit in (old_opset, opset)] for name in types]
@@ -170,7 +166,6 @@ def _convert_body(
     used_names: set[str],
 ) -> onnx.GraphProto:
     """A subgraph in a newer opset; the outer tensors that it reads are inputs and constants during the conversion."""
-    onnx = require("onnx", extra="onnx", feature=_FEATURE)
     outside = sorted(outer_scope_reads(body))
     part = type(model)(ir_version=max(model.ir_version, _FIRST_IR), opset_import=model.opset_import, graph=body)
     part.graph.input.extend(infos.get(name, onnx.ValueInfoProto(name=name)) for name in outside if name not in weights)
@@ -274,7 +269,6 @@ def _as_it_is(model: onnx.ModelProto, node: onnx.NodeProto, reason: str, opset: 
 
 def _unconvertible(model: onnx.ModelProto, opset: int) -> onnx.NodeProto:
     """The first node that cannot be converted by itself."""
-    onnx = require("onnx", extra="onnx", feature=_FEATURE)
     infos = infos_of(infer_or_keep(model).graph)
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..model.ir import array_of, constant, operand
 from ..model.operator_traits import Trait, operators
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
+from ..utils.optional import ir
 
 __all__ = ["Placement", "absorbed", "bounded", "is_pooled", "never_negative", "rectifies"]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..calibration.table import CalibrationTable
 from ..errors import CalibrationTableError, FormatError, UsageError
@@ -14,15 +14,12 @@ from ..model.ir import rewrite
 from ..model.proto import node_name
 from ..utils.atomic import write_atomic
 from ..utils.listing import some_names
-from ..utils.optional import require
+from ..utils.optional import onnx, require
 from ..utils.text_formats import read_yaml, shorten
 from .codes import CODES
 from .half import HALF_TYPES, to_half
 from .prepare import in_opset_of_precision
 from .quantize import Quantize
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["LayerPrecision", "Precisions", "layer_names"]
 

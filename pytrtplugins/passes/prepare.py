@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..model import Graph, read_onnx
 from ..model.declared import check_declared, with_inferred_types
 from ..model.ir import to_ir, to_proto
 from ..utils.heap import no_collection
+from ..utils.optional import onnx
 from ..validation import check_operand_types, check_ranks, check_slopes, validated
 from ..validation.operators import standard_opset
 from .codes import CODES
@@ -20,9 +20,6 @@ from .merge_pads import MergePads
 from .normalize import in_opset, normalize_if_needed
 from .opsets import convert_or_keep
 from .training_norms import TrainingNorms
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["in_opset_of_precision", "load_model", "of_onnx", "prepare", "prepare_loaded"]
 

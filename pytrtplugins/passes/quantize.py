@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +16,13 @@ from ..calibration.table import CalibrationTable
 from ..errors import UsageError
 from ..model.ir import add_constant, array_of, names_in, to_ir, to_proto, unused_name
 from ..model.proto import node_name
-from ..utils.optional import require
+from ..utils.optional import ir, onnx, require
 from ._base import Pass, PassResult
 from ._int8_demand import input_of
 from ._quantize_plan import QuantizePlan, make_plan, weight_axis
 from .codes import INT8, Codes, codes_of, quantize_weights
 from .int8_forms import Int8Forms
 from .placement import Placement
-
-if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
 
 __all__ = ["FLOAT_LAYERS", "Quantize", "QuantizeResult", "quantize", "quantized_tensors"]
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import UsageError
 from ..model.ir import array_of, set_constant
+from ..utils.optional import ir
 from ..utils.override import override
 from ._base import Pass, PassResult
 from ._int8_demand import input_of
 from .codes import quantize_weights
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["AdaptiveRounding", "round_codes"]
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..model.ir import array_of, constant, dims_of, operand
 from ..model.slices import bounded_slice
 from ..tensor import Dim, SymbolicDim
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
+from ..utils.optional import ir
 
 __all__ = ["SymbolicShapeValues"]
 

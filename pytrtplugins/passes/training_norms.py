@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..model.ir import add_constant, dims_of, is_op, swap
-from ..utils.optional import require
+from ..utils.optional import ir
 from ..utils.override import override
 from ._base import Pass, PassResult
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["TrainingNorms"]
 
@@ -58,14 +55,13 @@ def _can_be_rewritten(node: ir.Node, opset: int) -> bool:
 
 
 def _write_out(graph: ir.Graph, node: ir.Node, opset: int) -> None:
-    onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
     x, scale, bias = node.inputs[:3]
     name, rank = node.outputs[0].name, len(dims_of(x) or ())
     axes = [axis for axis in range(rank) if axis != 1]
     steps: list[ir.Node] = []
 
     def step(op_type: str, *inputs: Any, **attributes: Any) -> ir.Value:
-        steps.append(onnx_ir.node(op_type, inputs, attributes))
+        steps.append(ir.node(op_type, inputs, attributes))
         result: ir.Value = steps[-1].outputs[0]
         return result
 
@@ -76,7 +72,7 @@ def _write_out(graph: ir.Graph, node: ir.Node, opset: int) -> None:
 
     def column(value: Any) -> ir.Value:
         if value.dtype is None or value.dtype.name != "FLOAT":
-            value = step("Cast", value, to=onnx_ir.DataType.FLOAT)  # opset 15 gives scale and bias a type of their own
+            value = step("Cast", value, to=ir.DataType.FLOAT)  # opset 15 gives scale and bias a type of their own
         dims = np.array([-1, *[1] * (rank - 2)], np.int64)
         return step("Reshape", value, add_constant(graph, f"{name}.dims", dims))
 

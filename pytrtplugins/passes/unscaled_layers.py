@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from ..model.proto import node_name
+from ..utils.optional import ir
 from ._int8_demand import input_of
 from ._quantize_plan import QuantizePlan, make_plan
 from .codes import INT8, codes_of
 from .int8_forms import Int8Forms
 from .placement import Placement
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["unscaled_layers"]
 

@@ -6,21 +6,18 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ..errors import DimsError, FieldError, PluginError, SerializationError
 from ..tensor import Array, Dims, DType, TensorDesc
 from ..utils.notebook import ClassOrInstanceMethod
+from ..utils.optional import onnx
 from .envelope import unwrap, wrap
 from .field_values import value_origin
 from .fields import FieldSpec, fields_equal, format_value, pack_fields, unpack_fields
 from .notebook import plugin_view
 from .outputs import check_dtypes, check_elements, checked_arrays, checked_dims
 from .packing import Reader, pack_text
-
-if TYPE_CHECKING:
-    import onnx
-
 
 __all__ = ["Plugin", "PluginKey", "hooks"]
 

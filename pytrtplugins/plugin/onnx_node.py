@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import FieldError, ModelError, PytrtpluginsError
 from ..tensor import DType, TensorDesc
-from ..utils.optional import require
+from ..utils.optional import ir, onnx, require
 from ..utils.text_formats import shorten
 from ..validation import check_tensor
 from .base import Plugin, hooks
@@ -20,9 +20,6 @@ from .field_values import value_origin
 from .registry import is_registered, lookup
 
 if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
-
     from .fields import FieldSpec
 
 __all__ = [
@@ -139,7 +136,6 @@ def node_attributes(node: onnx.NodeProto | ir.Node) -> dict[str, Any]:
     Raises:
         ModelError: text is not UTF-8; or a tensor does not hold what it claims, or lies in another file.
     """
-    onnx = require("onnx", extra="onnx", feature="reading ONNX nodes")
     values = {}
     for attribute in _attributes(node):
         value = attribute.value if hasattr(attribute, "value") else onnx.helper.get_attribute_value(attribute)
@@ -174,8 +170,8 @@ def _text(value: bytes, node: onnx.NodeProto | ir.Node) -> str:
 def _to_attribute(helper: Any, spec: FieldSpec, value: Any) -> onnx.AttributeProto:
     kind, value = spec.field_kind, spec.field_kind.to_onnx(value)
     if kind.onnx == "TENSOR":
-        value = require("onnx.numpy_helper", extra="onnx").from_array(value, spec.name)
-    proto = require("onnx", extra="onnx").AttributeProto
+        value = onnx.numpy_helper.from_array(value, spec.name)
+    proto = onnx.AttributeProto
     return helper.make_attribute(spec.name, value, attr_type=getattr(proto, kind.onnx))  # type: ignore[no-any-return]
 
 

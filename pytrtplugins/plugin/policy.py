@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..cuda import launches_kernels
 from ..errors import UsageError
+from ..utils.optional import ir, onnx
 from ..validation.dataflow import walk
 from .base import Plugin
 from .onnx_node import from_node, is_plugin_node
-
-if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
 
 __all__ = [
     "FORMS",

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ..calibration import CalibrationTable
 from ..model.operator_traits import Trait, operators
 from ..passes import CODES, LayerPrecision, Precisions
+from ..utils.optional import onnx
 from .submodels import Layer, sources
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["Intervention", "interventions", "modelled_us"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,8 @@ from ..model.decompose import known_to_be_sound
 from ..passes import CODES, Precisions, prepare, to_half
 from ..passes.half import HALF_TYPES
 from ..plugin.policy import check_forms, requested_forms, requested_forms_in
+from ..utils.optional import onnx
 from .submodels import Layer, find_layers, layer_alone, with_outputs
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["Network", "Sample"]
 

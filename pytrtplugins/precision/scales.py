@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
 from ..calibration import CALIBRATORS, CalibrationTable, Calibrator
 from ..engines import calibrate
 from ..errors import UsageError
-
-if TYPE_CHECKING:
-    import onnx
+from ..utils.optional import onnx
 
 __all__ = ["make_tables"]
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..model.operator_traits import Trait, operators
 from ..model.proto import copy_fields, infos_of, node_name, numpy_type
-from ..utils.optional import require
+from ..utils.optional import onnx
 from ..validation.dataflow import given_inputs
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["Layer", "find_layers", "floating_tensors", "in_groups", "layer_alone", "sources", "with_outputs"]
 
@@ -53,7 +50,7 @@ def find_layers(model: onnx.ModelProto) -> list[Layer]:
 
 def floating_tensors(model: onnx.ModelProto) -> set[str]:
     """Names of the tensors of a model with shapes that hold float32, float16 or bfloat16 numbers."""
-    types = require("onnx", extra="onnx").TensorProto
+    types = onnx.TensorProto
     kinds = (types.FLOAT, types.FLOAT16, types.BFLOAT16)
     return {name for name, info in infos_of(model.graph).items() if info.type.tensor_type.elem_type in kinds}
 

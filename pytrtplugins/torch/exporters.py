@@ -8,7 +8,7 @@ from typing import Any
 from ..plugin.base import Plugin
 from ..plugin.fields import FieldSpec
 from ..tensor import PLUGIN_DTYPES, DType, SymbolicDim
-from ..utils.optional import require
+from ..utils.optional import ir, onnx, require
 from .register import Operator, registered_operators
 from .schema import given_fields, input_names
 from .tensors import dtype_of, require_torch, torch_dtype
@@ -51,15 +51,15 @@ def _default_overload(torch: Any, operator: Operator) -> Any:
 
 def _translation(operator: Operator) -> Callable[..., Any]:
     """Return the function that makes the operator's node in PyTorch's dynamo exporter."""
-    values, defs = require("onnxscript.values", extra="torch"), require("onnx.defs", extra="onnx")
+    values = require("onnxscript.values", extra="torch")
     namespace, name, version = operator.cls.plugin_key()
-    attribute, types = defs.OpSchema.Attribute, defs.OpSchema.AttrType
-    schema = defs.OpSchema(
+    attribute, types = onnx.defs.OpSchema.Attribute, onnx.defs.OpSchema.AttrType
+    schema = onnx.defs.OpSchema(
         name,
         namespace,
         _VERSION,
-        inputs=_formal_parameters(defs, input_names(operator.cls)),
-        outputs=_formal_parameters(defs, [f"y{index}" for index in range(operator.outputs)]),
+        inputs=_formal_parameters(input_names(operator.cls)),
+        outputs=_formal_parameters([f"y{index}" for index in range(operator.outputs)]),
         type_constraints=[("T", _TYPES, "what plugins read and write")],
         attributes=[
             *(attribute(spec.name, getattr(types, spec.field_kind.onnx)) for spec in operator.cls.field_specs()),
@@ -77,8 +77,8 @@ def _translation(operator: Operator) -> Callable[..., Any]:
     return translate
 
 
-def _formal_parameters(defs: Any, names: list[str] | None) -> list[Any]:
-    parameter, kinds = defs.OpSchema.FormalParameter, defs.OpSchema.FormalParameterOption
+def _formal_parameters(names: list[str] | None) -> list[Any]:
+    parameter, kinds = onnx.defs.OpSchema.FormalParameter, onnx.defs.OpSchema.FormalParameterOption
     if names is None:
         return [parameter("inputs", "T", param_option=kinds.Variadic, is_homogeneous=False)]
     return [parameter(name, "T") for name in names]
@@ -92,8 +92,7 @@ def _onnx_fields(plugin: Plugin) -> dict[str, Any]:
 
 def _typed_attributes(plugin: Plugin) -> dict[str, Any]:
     """Return a plugin's fields as ONNX attributes with explicit list types, which an empty list needs."""
-    ir = require("onnx_ir", extra="onnx")
-    makers = {"INTS": ir.AttrInt64s, "FLOATS": ir.AttrFloat32s, "STRINGS": ir.AttrStrings}
+    makers: dict[str, Any] = {"INTS": ir.AttrInt64s, "FLOATS": ir.AttrFloat32s, "STRINGS": ir.AttrStrings}
     types = {spec.name: spec.field_kind.onnx for spec in plugin.field_specs()}
     fields = _onnx_fields(plugin).items()
     return {name: makers[types[name]](name, value) if types[name] in makers else value for name, value in fields}

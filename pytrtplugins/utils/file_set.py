@@ -181,9 +181,7 @@ class FileSet:
             for name, offset, size in tar_members(path):
                 self._add(name, (path, offset, size))
         except FormatError as error:
-            raise FormatError(
-                f"data {str(path)!r}: {error}\nDo: extract it, and pass the folder", path=path
-            ) from error
+            raise FormatError(f"data {str(path)!r}: {error}\nDo: extract it, and pass the folder", path=path) from error
 
     def _add(self, name: str, place: _Place) -> None:
         if self._places.setdefault(name, place) is not place:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ..errors import MissingExtraError
 from .lazy_imports import defer_imports
 
-__all__ = ["installed_version", "require"]
+__all__ = ["installed_version", "ir", "onnx", "require"]
 
 _SELDOM_USED = {
     "onnx_ir": ("sympy", "onnx_ir._symbolic_shapes"),
@@ -58,3 +59,25 @@ def installed_version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return ""
+
+
+def _optional_module(name: str) -> ModuleType:
+    """A module that `require` imports when an attribute is used: a plain `ModuleType`, since Python reads the attributes of these fast."""
+    module = ModuleType(name)
+
+    def load(attribute: str) -> Any:
+        if attribute.startswith("__") and attribute != "__version__":  # what `inspect` and the like ask of any module
+            raise AttributeError(attribute)
+        value = getattr(require(name, extra="onnx"), attribute)
+        setattr(module, attribute, value)
+        return value
+
+    module.__getattr__ = load  # type: ignore[method-assign]
+    return module
+
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+else:
+    onnx, ir = _optional_module("onnx"), _optional_module("onnx_ir")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..errors import ModelError
+from ..utils.optional import onnx
 from .dataflow import walk, walk_with_facts
 from .operators import node_text, standard_domain, standard_opset
 from .tensors import dims_text
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["BROADCAST_SLOPES", "check_slopes"]
 

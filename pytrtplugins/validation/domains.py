@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..utils.optional import onnx
 from .dataflow import walk
 from .operators import standard_domain
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["plain_domains"]
 

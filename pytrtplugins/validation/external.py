@@ -8,18 +8,16 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ModelError
 from ..utils.inside import open_below
+from ..utils.optional import onnx
 from .dataflow import subgraphs
 from .limits import size_text
 from .operators import node_text
 from .tensors import check_dims, is_external, packed_bytes
 from .well_formed import check_well_formed
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["load_external_data"]
 

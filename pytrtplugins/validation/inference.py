@@ -5,19 +5,16 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ModelError
-from ..utils.optional import require
+from ..utils.optional import onnx
 from ..utils.repeated import keep_items
 from .dataflow import subgraphs
 from .known_dims import HIDDEN, correct_dims, declare_dims, wrong_dims
 from .operators import standard_domain
 from .pooling import correct_pools, remove_declared_dims, without_ceil_mode
 from .untyped import add_types, missing_types
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["infer", "infer_node", "infer_unchanged"]
 
@@ -72,13 +69,12 @@ def infer_node(
     Raises:
         Exception: of onnx's own types; it has no such operator, or what the node reads does not fit.
     """
-    onnx = require("onnx", extra="onnx")
     domain = "" if node.domain == "ai.onnx" else node.domain
     schema, opsets = onnx.defs.get_schema(node.op_type, version, domain), [onnx.helper.make_opsetid(domain, version)]
     rounded = without_ceil_mode(node, types)
-    outputs = onnx.shape_inference.infer_node_outputs(schema, rounded, types, data, opset_imports=opsets)
+    outputs = onnx.shape_inference.infer_node_outputs(schema, rounded, dict(types), dict(data), opset_imports=opsets)
     correct_dims(node, types, data, outputs)
-    return outputs  # type: ignore[no-any-return]
+    return outputs
 
 
 def _hidden_copy(node: onnx.NodeProto) -> onnx.NodeProto:
@@ -102,9 +98,8 @@ def _copy_model(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _infer(model: onnx.ModelProto, *, follow_values: bool) -> onnx.ModelProto:
-    inference = require("onnx.shape_inference", extra="onnx", feature="working on ONNX models")
     try:
-        return inference.infer_shapes(model, strict_mode=False, data_prop=follow_values)  # type: ignore[no-any-return]
+        return onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=follow_values)
     except Exception as error:  # the C++ side raises types of its own
         text = str(error)[:_MAX_TEXT]
         match = _NO_OPSET.search(text)
@@ -131,8 +126,10 @@ def _may_have_values(model: onnx.ModelProto) -> bool:
 
 @functools.lru_cache(1024)
 def _computes_values(op_type: str, version: int) -> bool:
-    defs = require("onnx.defs", extra="onnx")
-    return not defs.has(op_type, version, "") or defs.get_schema(op_type, version, "").has_data_propagation_function
+    return (
+        not onnx.defs.has(op_type, version, "")
+        or onnx.defs.get_schema(op_type, version, "").has_data_propagation_function
+    )
 
 
 def _can_propagate_values(model: onnx.ModelProto) -> bool:

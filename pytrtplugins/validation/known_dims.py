@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ..utils.optional import onnx
 from .dataflow import downstream
 from .operators import has_schema, standard_opset
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["HIDDEN", "correct_dims", "declare_dims", "wrong_dims"]
 

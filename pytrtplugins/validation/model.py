@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ModelError
 from ..utils.listing import first_texts
+from ..utils.optional import onnx
 from ..utils.repeated import set_items
 from .dataflow import sort_nodes, subgraphs, tensors_read, walk
 from .domains import plain_domains
@@ -17,9 +18,6 @@ from .limits import MAX_NODES
 from .operators import check_node, node_text, standard_domain
 from .tensors import check_dims, check_sparse_tensor, check_tensor
 from .well_formed import check_well_formed
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["validated"]
 

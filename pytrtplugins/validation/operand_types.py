@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ..errors import ModelError
-from ..utils.optional import require
+from ..utils.optional import onnx
 from .dataflow import walk_with_facts
 from .operators import node_text, standard_domain, standard_opset
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["check_operand_types"]
 
@@ -80,17 +76,15 @@ def _cause(plugins: Sequence[onnx.NodeProto]) -> str:
 @functools.lru_cache(4096)
 def _type_variables(op_type: str, opset: int) -> tuple[str, ...]:
     """The name of each input's type, empty where it is like no other input's."""
-    defs = require("onnx.defs", extra="onnx")
-    if not defs.has(op_type, opset, ""):
+    if not onnx.defs.has(op_type, opset, ""):
         return ()
-    inputs = defs.get_schema(op_type, opset, "").inputs
+    inputs = onnx.defs.get_schema(op_type, opset, "").inputs
     names = [item.type_str if item.is_homogeneous and "(" not in item.type_str else "" for item in inputs]
-    variadic = bool(inputs) and inputs[-1].option == defs.OpSchema.FormalParameterOption.Variadic
+    variadic = bool(inputs) and inputs[-1].option == onnx.defs.OpSchema.FormalParameterOption.Variadic
     alone = {name for name in names if names.count(name) == 1} - ({names[-1]} if variadic else set())
     variables = tuple("" if name in alone else name for name in names)
     return variables if any(variables) else ()
 
 
 def _type_name(kind: int) -> str:
-    onnx = require("onnx", extra="onnx")
     return "text" if kind == onnx.TensorProto.STRING else str(onnx.helper.tensor_dtype_to_np_dtype(kind).name)

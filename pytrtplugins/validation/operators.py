@@ -5,16 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ..errors import ModelError
-from ..utils.optional import require
+from ..utils.optional import onnx
 from .dataflow import given_inputs, subgraphs
 from .tensors import check_sparse_tensor, check_tensor
 from .words import allowed_values
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["CONTRIB", "check_node", "has_schema", "node_text", "standard_domain", "standard_opset"]
 
@@ -162,11 +159,10 @@ class _Schema:
 
 @functools.lru_cache(4096)
 def _schema(op_type: str, version: int, domain: str) -> _Schema | None:
-    defs = require("onnx.defs", extra="onnx", feature="reading ONNX models")
-    if not defs.has(op_type, version, domain):
+    if not onnx.defs.has(op_type, version, domain):
         return None
-    schema = defs.get_schema(op_type, version, domain)
-    optional = defs.OpSchema.FormalParameterOption.Optional
+    schema: Any = onnx.defs.get_schema(op_type, version, domain)
+    optional = onnx.defs.OpSchema.FormalParameterOption.Optional
     return _Schema(
         (schema.min_input, schema.max_input),
         (schema.min_output, schema.max_output),
@@ -230,7 +226,7 @@ def _check_numbers(attribute: onnx.AttributeProto, text: str, node: onnx.NodePro
 
 def _check_element_type(attribute: onnx.AttributeProto, text: str, node: onnx.NodeProto) -> None:
     """Require the number of an element type of the installed onnx."""
-    kinds = require("onnx", extra="onnx", feature="reading ONNX models").TensorProto
+    kinds = onnx.TensorProto
     says_nothing = attribute.i == kinds.UNDEFINED and attribute.name == "output_dtype"  # its default
     if attribute.i not in kinds.DataType.values() or (attribute.i == kinds.UNDEFINED and not says_nothing):
         raise ModelError(
@@ -254,5 +250,5 @@ def _check_equation(attribute: onnx.AttributeProto, text: str, node: onnx.NodePr
 
 
 def _type_name(value: int) -> str:
-    types = require("onnx", extra="onnx", feature="reading ONNX models").AttributeProto.AttributeType
+    types = onnx.AttributeProto.AttributeType
     return types.Name(value) if value in types.values() else str(value)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from ..utils.optional import onnx
 from ..utils.repeated import keep_items
 from .dataflow import downstream, tensors_read
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = [
     "POOLS",

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from ..errors import ModelError
+from ..utils.optional import onnx
 from .dataflow import walk_with_facts
 from .operators import node_text, standard_domain
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["check_ranks"]
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ModelError
+from ..utils.optional import onnx
 from .dataflow import outer_scope_reads, subgraphs, tensors_read
 from .limits import MAX_COMPUTED_BYTES, MAX_GROWTH, MAX_TENSOR_BYTES, size_text
 from .operators import node_text
 from .tensors import bits, dims_text, packed_bytes
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["check_sizes"]
 

@@ -7,14 +7,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..errors import ModelError
-from ..utils.optional import require
+from ..utils.optional import onnx
 from .limits import MAX_RANK, MAX_TENSOR_BYTES, size_text
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = [
     "LARGEST_SMALL",
@@ -27,7 +23,6 @@ __all__ = [
     "packed_bytes",
 ]
 
-_FEATURE = "reading ONNX models"
 _TYPED_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 _BITS_OF = {"FLOAT": 32, "DOUBLE": 64, "COMPLEX64": 64, "COMPLEX128": 128, "BFLOAT16": 16, "BOOL": 8}
 _NUMBERED = re.compile(r"(?:FLOAT|U?INT)(\d+)")  # the others say their bits: FLOAT16, UINT4, FLOAT8E4M3FN
@@ -53,7 +48,6 @@ class _ElementType:
 
 @functools.cache
 def _kinds() -> dict[int, _ElementType]:
-    onnx = require("onnx", extra="onnx", feature=_FEATURE)
     kinds = {}
     for name, value in onnx.TensorProto.DataType.items():
         if name == "UNDEFINED":

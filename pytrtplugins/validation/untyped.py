@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from ..utils.optional import require
+from ..utils.optional import onnx
 from .operators import standard_opset
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["add_types", "input_of_same_type", "missing_types"]
 
@@ -27,7 +23,6 @@ def input_of_same_type(schema: onnx.defs.OpSchema, place: int, is_known: Sequenc
 
 def missing_types(inferred: onnx.ModelProto) -> dict[str, int]:
     """Tensors of the main graph for which inference has found no type, and the types that they have."""
-    onnx = require("onnx", extra="onnx")
     graph, opset = inferred.graph, standard_opset(inferred)
     types = {info.name: info.type.tensor_type.elem_type for info in (*graph.input, *graph.value_info, *graph.output)}
     types.update((tensor.name, tensor.data_type) for tensor in graph.initializer)

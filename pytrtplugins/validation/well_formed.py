@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ModelError
+from ..utils.optional import onnx
 from .dataflow import subgraphs
 from .limits import MAX_DEPTH, MAX_NODES
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["check_well_formed"]
 

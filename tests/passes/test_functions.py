@@ -111,7 +111,7 @@ def test_a_definition_is_that_of_the_opset(op_type, version, reads):
 
 
 def test_the_nodes_of_a_definition_are_valid_in_every_opset_of_the_model():
-    checked, refused = set(), set()
+    checked, refused = set[str](), set[str]()
     context = onnx.checker.C.CheckerContext()
     context.ir_version = onnx.IR_VERSION
     for name in {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}:

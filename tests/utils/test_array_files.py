@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from pytrtplugins.errors import FormatError, PytrtpluginsError, UsageError
+from pytrtplugins.errors import FormatError, PytrtpluginsError
 from pytrtplugins.utils.array_files import read_npy, read_npz
 from tests.damage import damaged
 
@@ -112,8 +112,8 @@ def test_archives_of_arrays_are_read(tmp_path, save):
 def test_files_that_claim_what_they_do_not_hold_are_refused(tmp_path, data, problem):
     path = tmp_path / "x.npy"
     path.write_bytes(data)
-    with pytest.raises(UsageError, match=problem) as caught:
-        read_npy(path, error=UsageError)
+    with pytest.raises(FormatError, match=problem) as caught:
+        read_npy(path)
     assert caught.value.path == path
     assert len(str(caught.value)) < 600
     zipped(tmp_path / "x.npz", {"x.npy": data})

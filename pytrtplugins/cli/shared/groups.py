@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...engines import Engine
 from ...model import Graph
+from ...utils.optional import onnx
 from . import loading, option_values, options
 
 if TYPE_CHECKING:
-    import onnx
-
     from darknet2caffe.to_onnx import BatchSize
 
 __all__ = ["EngineOptions", "NetworkOptions", "grouped"]

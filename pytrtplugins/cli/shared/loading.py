@@ -15,13 +15,12 @@ from ...model import Graph, read_onnx
 from ...models import Yolov2, describe, read_description
 from ...passes import CODES
 from ...plugin.base import Plugin
+from ...utils.optional import onnx
 from ...utils.user_module import import_user_module
 from .other_files import not_an_engine_here
 from .samples import ArrayFiles
 
 if TYPE_CHECKING:
-    import onnx
-
     from darknet2caffe.to_onnx import BatchSize
 
 __all__ = [

@@ -6,17 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from ...model.operator_traits import Trait, operators
 from ...model.proto import node_name
 from ...passes import CODES
 from ...passes.quantize import FLOAT_LAYERS
 from ...utils.listing import first_names
+from ...utils.optional import onnx
 from ...validation.dataflow import walk
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["Arithmetic", "arithmetic_of", "float_reasons", "layer_types"]
 

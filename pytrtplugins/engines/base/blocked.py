@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...errors import BuildError
 from ...model.proto import node_name
+from ...utils.optional import onnx
 from ...validation.dataflow import walk
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["check_layouts"]
 

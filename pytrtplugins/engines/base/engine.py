@@ -19,6 +19,7 @@ from ...utils.forks import call_after_fork, fork_count, keep_until_exit
 from ...utils.not_copyable import NotCopyable
 from ...utils.notebook import object_html
 from ...utils.numbers import MAX_SLOTS, check_int
+from ...utils.optional import onnx
 from ...utils.prefetch import map_async, map_in_contexts
 from ...validation.dataflow import given_inputs
 from ...version import __version__
@@ -31,8 +32,6 @@ from .host_detection import HostDetection
 from .types import Availability, BuildOptions, ChosenKernel
 
 if TYPE_CHECKING:
-    import onnx
-
     from ...calibration import CalibrationTable, Calibrator
     from ...vision import Head
 

@@ -11,17 +11,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from ...errors import EngineFileError, ModelError
 from ...utils.atomic import write_atomic
 from ...utils.files import open_regular, sha256_hex
-from ...utils.optional import require
+from ...utils.optional import onnx, require
 from ...utils.text_formats import parse_json, shorten
 from ...validation import validated
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["FORMAT", "EngineFile", "is_engine_file", "read_engine_file", "write_engine_file"]
 

@@ -6,17 +6,14 @@ import functools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from ...errors import BuildError, EngineError, ExecutionError, PytrtpluginsError
 from ...plugin.base import Plugin
 from ...utils.listing import first_texts
-from ...utils.optional import require
+from ...utils.optional import onnx
 from ...validation.dataflow import walk
 from ...validation.operators import CONTRIB, node_text, standard_domain, standard_opset
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = [
     "as_error",
@@ -122,14 +119,14 @@ def with_suspects(error: ExecutionError, model: onnx.ModelProto) -> ExecutionErr
 
 def _expandable(model: onnx.ModelProto) -> list[str]:
     """Nodes of operators that ONNX or onnxruntime defines by others."""
-    defs, opset = require("onnx.defs", extra="onnx"), standard_opset(model)
+    opset = standard_opset(model)
 
     def has_definition(node: onnx.NodeProto) -> bool:
         if node.domain == CONTRIB:
             return True
-        if standard_domain(node.domain) or not defs.has(node.op_type, opset, ""):
+        if standard_domain(node.domain) or not onnx.defs.has(node.op_type, opset, ""):
             return False
-        schema = defs.get_schema(node.op_type, opset, "")
+        schema: Any = onnx.defs.get_schema(node.op_type, opset, "")
         return bool(schema.has_function or schema.has_context_dependent_function)
 
     return [node_text(node) for node in walk(model.graph.node) if has_definition(node)]

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ...model.operator_traits import Trait, operators
+from ...utils.optional import onnx
 from ...validation.dataflow import given_inputs
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["FusedKernel", "Fusion", "Part", "fusion_of", "part_of"]
 

@@ -15,14 +15,12 @@ from ...model.skeleton import guide
 from ...passes.prepare import of_onnx, prepare_loaded
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node
-from ...utils.optional import require
+from ...utils.optional import onnx
 from ...validation.dataflow import tensors_read, walk, walk_graphs
 from .failures import as_error
 from .types import BuildOptions
 
 if TYPE_CHECKING:
-    import onnx
-
     from .engine import Engine
 
 __all__ = ["explain_unsupported_operators", "probe_unsupported_nodes", "unsupported_nodes_in_error"]
@@ -100,7 +98,6 @@ class _OperatorProbe:
         return int(self._known[name].type.tensor_type.elem_type) if name in self._known else 0
 
     def _ask(self, node: onnx.NodeProto) -> bool:
-        helper = require("onnx.helper", extra="onnx")
         model = copy_of(self._empty)
         model.graph.node.append(copy_of(node))
         read = sorted(tensors_read(node))
@@ -108,7 +105,7 @@ class _OperatorProbe:
         inputs = [name for name in read if name not in self._constants]
         for names, infos in ((inputs, model.graph.input), (node.output, model.graph.output)):
             infos.extend(
-                copy_of(self._known[name]) if self._type(name) else helper.make_tensor_value_info(name, 1, None)
+                copy_of(self._known[name]) if self._type(name) else onnx.helper.make_tensor_value_info(name, 1, None)
                 for name in dict.fromkeys(names)
                 if name
             )

@@ -10,11 +10,10 @@ from ...passes import Pass, PassResult
 from ...plugin.onnx_node import SCALES, from_node, is_plugin_node, requantizes, supports_dtype
 from ...plugin.policy import RUNNING, chosen_form
 from ...tensor import DType
+from ...utils.optional import ir
 from ...utils.override import override
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from ...plugin.base import Plugin
 
 __all__ = ["WriteCodes", "on_codes"]

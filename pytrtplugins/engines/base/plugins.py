@@ -10,12 +10,10 @@ from ...model.decompose import add_shapes, inline_plugins
 from ...model.fit import node_type
 from ...model.skeleton import guide, unknown_nodes
 from ...plugin.policy import RUNNING, chosen_form, plugin_classes
+from ...utils.optional import ir, onnx
 from .operator_support import probe_unsupported_nodes
 
 if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
-
     from ...plugin.base import Plugin
     from .engine import Engine
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ...errors import UsageError
 from ...plugin.policy import requested_forms
 from ...tensor import TensorDesc
 from ...utils.numbers import MAX_THREADS, check_int
-
-if TYPE_CHECKING:
-    import onnx
+from ...utils.optional import onnx
 
 __all__ = ["Availability", "BuildOptions", "ChosenKernel", "OwningEngine"]
 

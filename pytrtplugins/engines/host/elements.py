@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import BuildError, ExecutionError
 from ...model.proto import copy_of, infos_of, node_name, without_data
 from ...passes import of_onnx
 from ...passes.contrib import crashes_without_elements
-from ...utils.optional import require
+from ...utils.optional import onnx
 from ...utils.override import override
 from ...utils.repeated import set_items
 from ...validation import infer
 from ...validation.dataflow import subgraphs, walk
 from ...validation.operators import node_text, standard_domain
 from .shared_session import Session
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["GuardedSession", "may_be_plain", "needs_guard", "with_checks", "without_known"]
 
@@ -197,11 +194,11 @@ def _has_elements(info: onnx.ValueInfoProto | None, sizes: Collection[str]) -> b
 
 def _check(node: onnx.NodeProto, index: int) -> list[onnx.NodeProto]:
     """Nodes that check one input; the node reads their output."""
-    helper, name = require("onnx.helper", extra="onnx"), node.input[index]
+    name = node.input[index]
     result = f"{node_name(node)}/elements of {name}/{index}"
     node.input[index] = result
-    zero = helper.make_tensor(f"{result}/zero", 7, [1], [0])  # TensorProto.INT64
-    steps = [
+    zero = onnx.helper.make_tensor(f"{result}/zero", 7, [1], [0])  # TensorProto.INT64
+    steps: list[tuple[str, list[str], str, dict[str, Any]]] = [
         ("Constant", [], "none", {"value": zero}),
         ("Size", [name], "size", {}),
         ("Equal", [f"{result}/size", f"{result}/none"], "is empty", {}),
@@ -211,7 +208,7 @@ def _check(node: onnx.NodeProto, index: int) -> list[onnx.NodeProto]:
         ("Add", [f"{result}/dims", f"{result}/nothing"], "same dims", {}),
     ]
     nodes = [
-        helper.make_node(op, inputs, [f"{result}/{suffix}"], f"{result}/{suffix}", **more)
+        onnx.helper.make_node(op, inputs, [f"{result}/{suffix}"], f"{result}/{suffix}", **more)
         for op, inputs, suffix, more in steps
     ]
-    return [*nodes, helper.make_node("Reshape", [name, f"{result}/same dims"], [result], result)]
+    return [*nodes, onnx.helper.make_node("Reshape", [name, f"{result}/same dims"], [result], result)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy.typing as npt
 
 from ...errors import MissingExtraError, UnavailableError
 from ...passes import CODES, Placement
 from ...utils.cpu_features import describe_cpu
-from ...utils.optional import require
+from ...utils.optional import onnx, require
 from ...utils.override import override
 from ..base.engine import ALWAYS, Engine
 from ..base.failures import shorten_message
@@ -19,9 +19,6 @@ from ..base.plugins import forms_run, write_decompositions
 from ..base.types import Availability, BuildOptions
 from .int8 import SAFE_LEVELS, int8_requirements, missing_int8_features, safe_weight_levels
 from .timing import run_seconds, sample_inputs
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["HostEngine"]
 

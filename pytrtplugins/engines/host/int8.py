@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...model.proto import tensors_of
 from ...utils.cpu_features import cpu_features
-from ...utils.optional import require
-
-if TYPE_CHECKING:
-    import onnx
+from ...utils.optional import onnx
 
 __all__ = ["SAFE_LEVELS", "int8_requirements", "missing_int8_features", "safe_weight_levels", "signed_activations"]
 
@@ -34,14 +31,13 @@ def safe_weight_levels() -> int:
 
 def int8_requirements(model: onnx.ModelProto) -> dict[str, Any]:
     """The largest int8 weight of a model, for an engine file's metadata; empty for a float model."""
-    numpy_helper = require("onnx.numpy_helper", extra="onnx")
-    kind = require("onnx", extra="onnx").TensorProto.INT8
+    kind = onnx.TensorProto.INT8
     weights = [tensor for tensor in model.graph.initializer if tensor.data_type == kind and len(tensor.dims) > 1]
     if not weights:
         return {}
     return {
         "largest_int8_weight": max(
-            int(np.abs(numpy_helper.to_array(tensor).astype(np.int16)).max(initial=0)) for tensor in weights
+            int(np.abs(onnx.numpy_helper.to_array(tensor).astype(np.int16)).max(initial=0)) for tensor in weights
         )
     }
 
@@ -59,7 +55,7 @@ def missing_int8_features(requirements: Mapping[str, Any]) -> str:
 
 def signed_activations(model: onnx.ModelProto) -> tuple[str, ...]:
     """Names of the int8 tensors that DequantizeLinear reads and that are not weights."""
-    kind = require("onnx", extra="onnx").TensorProto.INT8
+    kind = onnx.TensorProto.INT8
     constants = {tensor.name for tensor in model.graph.initializer}
     constants.update(node.output[0] for node in model.graph.node if node.op_type == "Constant")
     types = {name: info.type.tensor_type.elem_type for name, info in tensors_of(model.graph).items()}

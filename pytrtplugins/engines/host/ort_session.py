@@ -10,18 +10,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from ...model.proto import copy_fields, copy_of, infos_of, node_name
-from ...utils.optional import require
+from ...utils.optional import onnx, require
 from ...validation.dataflow import tensors_read, walk
 from ...validation.operators import standard_domain, standard_opset
 from ..base.failures import shorten_message
 from .elements import GuardedSession, may_be_plain, needs_guard, with_checks, without_known
 from .shared_session import Session
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["Session", "Submodel", "Submodels", "in_oldest_opset", "make_session", "optimized_model", "unsupported_node"]
 
@@ -180,7 +177,7 @@ def optimized_model(model: onnx.ModelProto, disabled: Collection[str] | None = N
         options.optimized_model_filepath = path
         data = model.SerializeToString()
         ort.InferenceSession(data, options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled)
-        return cast("onnx.ModelProto", require("onnx", extra="onnx").load(path, load_external_data=False))
+        return onnx.load(path, load_external_data=False)
 
 
 def in_oldest_opset(model: onnx.ModelProto) -> onnx.ModelProto | None:
@@ -188,7 +185,6 @@ def in_oldest_opset(model: onnx.ModelProto) -> onnx.ModelProto | None:
 
     An operator means the same in each opset until it changes. Libraries refuse opsets that are newer than they are.
     """
-    onnx = require("onnx", extra="onnx")
     opset = standard_opset(model)
     types = {node.op_type for node in walk(model.graph.node) if not standard_domain(node.domain)}
     if not opset or model.functions or not all(onnx.defs.has(op_type, opset, "") for op_type in types):

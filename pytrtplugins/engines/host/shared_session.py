@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ...model.proto import numpy_type
 from ...utils.forks import ForkLock, call_after_fork, keep_until_exit
-from ...utils.optional import require
+from ...utils.optional import onnx, require
 
 __all__ = ["Session"]
 
@@ -62,8 +62,7 @@ def _to_value(array: npt.NDArray[Any]) -> Any:
     ort = require("onnxruntime", extra="cpu")
     if array.dtype.name != "bfloat16":
         return ort.OrtValue.ortvalue_from_numpy(array)
-    helper = require("onnx.helper", extra="onnx")
-    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+    kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
     return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(np.uint16), kind)
 
 

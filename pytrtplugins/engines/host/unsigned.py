@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ...model.ir import add_constant, is_op, remove_unused, set_dtype
 from ...passes import Pass, PassResult
-from ...utils.optional import require
+from ...utils.optional import ir
 from ...utils.override import override
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["UnsignedActivations"]
 
@@ -30,12 +27,11 @@ class UnsignedActivations(Pass):
 
     @override
     def call(self, model: ir.Model) -> PassResult:
-        onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
         zero_points: dict[tuple[tuple[int, ...], bytes], ir.Value] = {}
         modified = False
         for node in [node for node in model.graph if is_op(node, "QuantizeLinear")]:
             zero = node.inputs[2].const_value if len(node.inputs) > 2 and node.inputs[2] is not None else None
-            if zero is None or zero.dtype != onnx_ir.DataType.INT8:
+            if zero is None or zero.dtype != ir.DataType.INT8:
                 continue
             codes = node.outputs[0]
             readers = [use.node for use in codes.uses()]
@@ -47,7 +43,7 @@ class UnsignedActivations(Pass):
                 zero_points[key] = add_constant(model.graph, f"uint8_zero_{len(zero_points)}", shifted)
             for reader in (node, *readers):
                 reader.replace_input_with(2, zero_points[key])
-            set_dtype(codes, onnx_ir.DataType.UINT8)
+            set_dtype(codes, ir.DataType.UINT8)
             modified = True
         if modified:
             remove_unused(model)

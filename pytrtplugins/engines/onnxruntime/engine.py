@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from ...errors import BuildError, ExecutionError
 from ...model.decompose import add_shapes
@@ -12,6 +12,7 @@ from ...passes import Placement, of_onnx, run_passes
 from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
 from ...utils.cpu_features import default_threads
+from ...utils.optional import onnx
 from ...utils.override import override
 from ..base.context import Arrays, ExecutionContext
 from ..base.failures import as_error, name_expanded_nodes
@@ -23,9 +24,6 @@ from ..host.ort_session import make_session, optimized_model, unsupported_node
 from ..host.unsigned import UnsignedActivations
 from .faults import harmful_optimizers, with_zero_points
 from .split import PluginStep, constants_outside, split
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["PLACEMENT", "OnnxruntimeEngine"]
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ...model.proto import copy_of, numpy_type, tensors_of
-from ...utils.optional import require
+from ...utils.optional import onnx
 from ...validation.operators import standard_domain
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["harmful_optimizers", "with_zero_points"]
 
@@ -35,7 +30,6 @@ def with_zero_points(model: onnx.ModelProto) -> onnx.ModelProto:
     onnxruntime moves the node behind Transpose, Reshape and the like, and puts a QuantizeLinear there: without a zero point that gives
     uint8, which has no negative codes.
     """
-    onnx = require("onnx", extra="onnx")
     signed = {getattr(onnx.TensorProto, name) for name in ("INT4", "INT8", "INT16", "UINT4", "UINT16")}
     types = {name: info.type.tensor_type for name, info in tensors_of(model.graph).items()}
     missing = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
@@ -11,11 +11,9 @@ from ...errors import BuildError
 from ...model.proto import arrays_of, node_name
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node, scales_of
+from ...utils.optional import onnx
 from ...validation.dataflow import tensors_read, walk
 from ..host.ort_session import Submodel, Submodels
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["PluginStep", "constants_outside", "split"]
 

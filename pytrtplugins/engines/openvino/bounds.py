@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,9 @@ import numpy.typing as npt
 from ...model.operator_traits import Trait, operators
 from ...model.proto import numpy_type
 from ...plugin.onnx_node import node_attributes
+from ...utils.optional import onnx
 from ...validation.dataflow import given_inputs, walk
 from ...validation.operators import standard_domain
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["LONGEST", "Bounds", "Polynomial"]
 

@@ -20,7 +20,7 @@ from ...passes.contrib.wide_codes import may_have_wide_codes
 from ...plugin.onnx_node import from_node, is_plugin_node, scales_of
 from ...tensor import DType
 from ...utils.cpu_features import cpu_features, default_threads, describe_cpu
-from ...utils.optional import require
+from ...utils.optional import onnx
 from ...utils.override import override
 from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import walk
@@ -54,8 +54,6 @@ from .plugin_errors import PluginErrors
 from .rewrites.barrier_before_quantize import BarrierBeforeQuantize
 
 if TYPE_CHECKING:
-    import onnx
-
     from .plugin_op import PluginHost
 
 __all__ = ["PLACEMENT", "CpuEngine"]
@@ -332,10 +330,9 @@ class CpuEngine(HostEngine):
 
     def _serialized(self, model: onnx.ModelProto) -> bytes:
         """The model as bytes for OpenVINO, in which plugins have the attribute of their host."""
-        helper = require("onnx.helper", extra="onnx")
         hosted = copy_of(model) if _plugin_nodes(model) else model
         for index, node in enumerate(_plugin_nodes(hosted)):
-            node.attribute.append(helper.make_attribute(HOST, f"plugin {index}"))
+            node.attribute.append(onnx.helper.make_attribute(HOST, f"plugin {index}"))
         data: bytes = hosted.SerializeToString()
         return data
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from ...model.decompose import infer_shapes
 from ...model.proto import arrays_of, copy_of, has_shape, info_dims, node_name, numpy_type, tensors_of
 from ...plugin.onnx_node import is_plugin_node, node_attributes
 from ...tensor import Dims, DType, SymbolicDim
-from ...utils.optional import require
+from ...utils.optional import onnx
 from ...utils.repeated import set_items
 from ...utils.signal_stack import keeping_signal_stack
 from ...validation.dataflow import computed_from, given_inputs, walk, walk_graphs
@@ -29,9 +29,6 @@ from .conditions import has_other_factors
 from .core import make_core
 from .known_errors import KNOWN_ERRORS, KnownError
 from .usage import EMPTY, HUGE, INFINITE, LONG, NAN, NEGATIVE, ZERO, Facts, Usage
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = [
     "FALLBACK",
@@ -260,7 +257,6 @@ def replace_by_sessions(
     Raises:
         BuildError: onnxruntime cannot run one of the nodes either.
     """
-    helper = require("onnx.helper", extra="onnx")
     typed, hosts = infer_without_declared(model), dict[str, SessionHost]()
     nodes, submodels = list(typed.graph.node), Submodels(typed)
     for index, reason in reasons.items():
@@ -277,8 +273,8 @@ def replace_by_sessions(
                 text=str(error),
             ) from error
         domain, op_type = FALLBACK
-        nodes[index] = helper.make_node(op_type, submodel.inputs, submodel.outputs, node.name, domain=domain)
-        nodes[index].attribute.append(helper.make_attribute(HOST, f"session {index}"))
+        nodes[index] = onnx.helper.make_node(op_type, submodel.inputs, submodel.outputs, node.name, domain=domain)
+        nodes[index].attribute.append(onnx.helper.make_attribute(HOST, f"session {index}"))
         _log.info("engine 'cpu': node %r (%s) is run by onnxruntime: %s", node.name, node.op_type, reason)
     result = copy_of(typed)
     set_items(result.graph.node, nodes)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from ...model.decompose import infer_shapes
 from ...model.proto import copy_of, numpy_type
 from ...plugin.onnx_node import is_plugin_node
-from ...utils.optional import require
+from ...utils.optional import onnx
 from ...utils.repeated import set_items
 from ...validation.dataflow import constants, subgraphs, tensors_read
 from ..base.failures import shorten_message
 from ..host.ort_session import Submodels, make_session
 from .conditions import MOVES, WHOLE
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["fold_integers"]
 
@@ -48,9 +44,8 @@ def fold_integers(model: onnx.ModelProto) -> onnx.ModelProto:
     except Exception as error:  # onnxruntime raises types of its own
         _log.info("engine 'cpu': onnxruntime cannot fold constants: %s", shorten_message(error))
         return model
-    numpy_helper, helper = require("onnx.numpy_helper", extra="onnx"), require("onnx.helper", extra="onnx")
     constant_nodes = [
-        helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array, name))
+        onnx.helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(array, name))
         for name, array in zip(submodel.outputs, arrays, strict=True)
     ]
     folded = {name for node in nodes for name in node.output}

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...model.proto import info_dims, numpy_type
 from ...plugin.onnx_node import node_attributes
 from ...tensor import Dims
+from ...utils.optional import onnx
 from .bounds import Bounds
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["EMPTY", "HUGE", "INFINITE", "LONG", "NAN", "NEGATIVE", "ZERO", "Facts", "Usage"]
 

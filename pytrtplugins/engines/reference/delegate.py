@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import EngineError
 from ...model.proto import copy_of, numpy_type
-from ...utils.optional import require
+from ...utils.optional import onnx, require
 from ...validation.operators import standard_domain
 from .half import half_type, is_half
 from .spec import refusal
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["Delegated"]
 
@@ -43,7 +40,6 @@ class Delegated:
     def __init__(
         self, node: onnx.NodeProto, opsets: Mapping[str, int], types: Mapping[str, onnx.TypeProto], where: str
     ) -> None:
-        onnx = require("onnx", extra="onnx", feature="engine 'reference'")
         self._where = where
         self._inputs = [f"x{index}" if name else "" for index, name in enumerate(node.input)]
         self._outputs = [f"y{index}" if name else "" for index, name in enumerate(node.output)]

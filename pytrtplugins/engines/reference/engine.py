@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from ...plugin.onnx_node import is_plugin_node, requantizes, scales_of
 from ...plugin.policy import HOST_ENQUEUE, chosen_form
 from ...plugin.runner import PluginRunner
 from ...tensor import Array
-from ...utils.optional import require
+from ...utils.optional import onnx, require
 from ...validation import validated
 from ...validation.dataflow import walk
 from ...validation.operators import standard_domain
@@ -31,9 +31,6 @@ from .half import HALF_SUM_OPS, STAYS_HALF, half_type, is_half, run_wide
 from .ops import OPS
 from .program import Program, Step
 from .windows import convolve
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["ReferenceEngine"]
 

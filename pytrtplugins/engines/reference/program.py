@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,16 +14,13 @@ from ...model.proto import arrays_of, node_name, numpy_type, tensors_of
 from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node, node_attributes
 from ...tensor import Array
-from ...utils.optional import require
+from ...utils.optional import onnx
 from ...validation.operators import standard_domain
 from ..base.context import Arrays
 from .coverage import covers, is_plain
 from .delegate import Delegated
 from .refusals import check_delegable
 from .spec import check_opsets, checked_schema, refusal
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["Control", "Program", "Step"]
 
@@ -170,7 +167,7 @@ class Program:
         return Control(node.op_type, plain, programs)
 
     def _check_types(self, node: onnx.NodeProto, where: str) -> None:
-        text = require("onnx", extra="onnx").TensorProto.STRING
+        text = onnx.TensorProto.STRING
         for name in (*node.input, *node.output):
             if name in self._types and self._types[name].tensor_type.elem_type == text:
                 raise refusal(

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...model.operator_traits import RECURRENT, Trait, operators
-from ...utils.optional import require
+from ...utils.optional import onnx, require
 from .spec import refusal
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["check_delegable"]
 
@@ -76,8 +73,7 @@ def _versioned(schema: onnx.defs.OpSchema) -> bool:
     """
     if schema.domain != "" or (schema.name, schema.since_version) in _UNVERSIONED:
         return True
-    defs = require("onnx.defs", extra="onnx")
-    newest = defs.get_schema(schema.name, defs.onnx_opset_version(), "")
+    newest = onnx.defs.get_schema(schema.name, onnx.defs.onnx_opset_version(), "")
     if (schema.name, schema.since_version) in _CHANGED:
         return False
     if _signature(schema) == _signature(newest):

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import BuildError
-from ...utils.optional import require
+from ...utils.optional import onnx
 from ...validation.operators import standard_domain
 from ...validation.words import allowed_values
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["check_opsets", "checked_schema", "refusal"]
 
@@ -24,7 +21,7 @@ _ELSEWHERE = 'Do: engine="cpu" or engine="onnxruntime"'
 
 def check_opsets(opsets: Mapping[str, int]) -> None:
     """Require opsets that the installed onnx knows."""
-    newest = require("onnx.defs", extra="onnx", feature="engine 'reference'").onnx_opset_version()
+    newest = onnx.defs.onnx_opset_version()
     if opsets.get("", 1) > newest:
         raise BuildError(
             f"engine 'reference': the model has opset {opsets['']}, the installed onnx knows {newest}.\n"
@@ -47,14 +44,13 @@ def checked_schema(
     Raises:
         BuildError: there is no such operator, or an attribute is empty that is to be a word.
     """
-    defs = require("onnx.defs", extra="onnx", feature="engine 'reference'")
     domain = standard_domain(node.domain)
     try:
-        schema: onnx.defs.OpSchema = defs.get_schema(node.op_type, opsets.get(domain, 1), domain)
-    except defs.SchemaError as error:
-        raise _unknown(node, opsets, where, defs) from error
+        schema: onnx.defs.OpSchema = onnx.defs.get_schema(node.op_type, opsets.get(domain, 1), domain)
+    except onnx.defs.SchemaError as error:
+        raise _unknown(node, opsets, where, onnx.defs) from error
     if schema.deprecated:
-        raise _unknown(node, opsets, where, defs)
+        raise _unknown(node, opsets, where, onnx.defs)
     for name, value in attributes.items():
         if isinstance(value, str) and not value and allowed_values(node.op_type, domain, name):
             raise refusal(node, f"{where}: {node.op_type} with {name}='' is not known to ONNX")

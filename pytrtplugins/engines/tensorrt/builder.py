@@ -12,6 +12,7 @@ from ...cuda.cache import user_cache
 from ...errors import BuildError, FormatError, UsageError
 from ...utils.atomic import write_atomic
 from ...utils.files import read_regular
+from ...utils.optional import onnx
 from ..base.failures import shorten_message
 from ..base.types import BuildOptions
 from ._api import Api
@@ -20,8 +21,6 @@ from .logger import Messages, make
 from .settings import Range, Settings
 
 if TYPE_CHECKING:
-    import onnx
-
     from .device import Device
 
 __all__ = ["build_plan"]

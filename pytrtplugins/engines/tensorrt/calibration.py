@@ -14,13 +14,12 @@ import numpy.typing as npt
 from ...calibration import CalibrationTable, Calibrator
 from ...errors import CalibrationError, NoDataError
 from ...passes import quantized_tensors, to_ir
+from ...utils.optional import onnx
 from ..calibrate import fitting_table, float_tensors, network_digest
 from ._api import Api
 from .collected import guarded
 
 if TYPE_CHECKING:
-    import onnx
-
     from .device import Device
 
 __all__ = ["CalibrationSource", "make_calibrator"]

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from ...calibration import CalibrationTable, Calibrator
 from ...errors import BuildError, EngineError, UnavailableError
@@ -20,6 +20,7 @@ from ...plugin.policy import GPU_FORMS
 from ...plugin.registry import PluginKey
 from ...tensor import DType
 from ...utils.listing import first_texts
+from ...utils.optional import ir, onnx
 from ...utils.override import override
 from ..base.arithmetic import Arithmetic
 from ..base.context import ExecutionContext
@@ -37,10 +38,6 @@ from .device import find_device
 from .graph import ParserForm, plugin_keys, written_out
 from .logger import Messages, make
 from .settings import NAMES, Settings
-
-if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
 
 __all__ = ["TensorrtEngine"]
 

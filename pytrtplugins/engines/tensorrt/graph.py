@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from string import ascii_lowercase
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ...model.decompose import add_shapes
 from ...model.ir import names_in, remove_unused, set_attributes, unused_name
@@ -14,14 +14,11 @@ from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...plugin.policy import GPU_FORMS, NO_REQUESTS, RUNNING, chosen_form, has_enqueue
 from ...plugin.registry import PluginKey
+from ...utils.optional import ir, onnx
 from ...utils.override import override
 from ..base.plugin_codes import on_codes
 from ..base.plugins import write_decompositions
 from .plugin_fields import Extras, attribute_values, left_out
-
-if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
 
 __all__ = ["ParserForm", "plugin_keys", "written_out"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ...model.proto import info_dims, info_dtype
 from ...tensor import TensorDesc
+from ...utils.optional import onnx
 from ...validation.dataflow import given_inputs
 from ..base.types import BuildOptions
 from . import _api, logger
@@ -16,9 +16,6 @@ from .builder import build_plan
 from .creators import register_key
 from .graph import plugin_keys
 from .settings import Settings
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["rtx_plan", "rtx_title"]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from ...errors import BuildError, EngineError, UnavailableError, UsageError
 from ...tensor import Array
+from ...utils.optional import onnx
 from ...utils.override import override
 from ..base.context import Arrays, ExecutionContext
 from ..base.engine import Engine
@@ -22,9 +23,6 @@ from .engine import TensorrtEngine
 from .jit_cache import JitCache, cache_path
 from .logger import make
 from .settings import TARGETS
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["TensorrtRtxEngine"]
 

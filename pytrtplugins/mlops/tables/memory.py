@@ -19,7 +19,7 @@ import numpy as np
 from ...engines import build, load_engine
 from ...engines.base.engine_file import read_engine_file
 from ...errors import ExecutionError
-from ...utils.optional import require
+from ...utils.optional import onnx, require
 from ...utils.text_formats import parse_json
 from ...utils.user_module import import_user_module
 
@@ -120,10 +120,9 @@ def _reset_peak() -> int:
 
 def _load_library(engine: str) -> None:
     """Run a network of one node, so that what an engine needs for any network does not count."""
-    helper = require("onnx.helper", extra="onnx")
-    dims = [helper.make_tensor_value_info(name, 1, [1]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "library", dims[:1], dims[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    dims = [onnx.helper.make_tensor_value_info(name, 1, [1]) for name in ("x", "y")]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "library", dims[:1], dims[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
     with build(model, engine=engine, progress=False).create_context() as context:
         context.run({"x": np.zeros(1, np.float32)})
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...bench import bench
 from ...calibration import CALIBRATORS
@@ -27,15 +27,13 @@ from ...tensor import TensorDesc
 from ...utils.files import sha256_hex
 from ...utils.journal import Journal
 from ...utils.numbers import LARGEST_BATCH, check_int
+from ...utils.optional import onnx
 from ...utils.progress import ProgressBar, progress_bar
 from ...validation.dataflow import given_inputs
 from ...version import __version__
 from .memory import Memory, measure_memory
 from .rows import Latency, Table, TableRow, Variant
 from .tasks import Task
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["TablePlan", "make_table"]
 

@@ -9,17 +9,14 @@ where that input has no elements.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from ...model.operator_traits import Trait, operators
+from ...utils.optional import onnx
 from ...validation.dataflow import downstream, walk
 from .node import ContribNode, MalformedError, NotWritableError, UnknownTypeError
 from .quantized import QUANTIZED
 from .table import BODIES, CONTRIB
 from .write import check_node, known_nodes, write_functions
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["crashes_without_elements", "has_faults", "rewrite_faulty_operators"]
 

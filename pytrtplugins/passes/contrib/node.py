@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...model.proto import numpy_type
 from ...plugin.onnx_node import node_attributes
-
-if TYPE_CHECKING:
-    import onnx
+from ...utils.optional import onnx
 
 __all__ = ["ContribNode", "MalformedError", "NotWritableError", "UnknownTypeError", "ints", "number"]
 

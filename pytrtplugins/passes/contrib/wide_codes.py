@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
+from ...utils.optional import onnx
 from ...validation.dataflow import walk
 from .node import ContribNode, UnknownTypeError, ints, number
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["WIDE_CODES", "may_have_wide_codes"]
 

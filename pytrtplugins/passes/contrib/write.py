@@ -5,20 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
 from ...errors import ModelError, PytrtpluginsError
 from ...model.proto import copy_of, node_name, tensors_of, without_data
-from ...utils.optional import require
+from ...utils.optional import onnx, require
 from ...utils.repeated import keep_items, set_items
 from ...validation import infer, validated
 from ...validation.dataflow import subgraphs, walk
 from ...validation.operators import node_text, standard_domain, standard_opset
 from .node import ContribNode, MalformedError, NotWritableError, UnknownTypeError
 from .table import BODIES, CONTRIB, Table
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["check_node", "declare_contrib_domain", "known_nodes", "needed_opset", "write_functions"]
 
@@ -190,14 +186,14 @@ def _key(node: onnx.NodeProto) -> tuple[str, str]:
 
 def _has_wide_codes(model: onnx.ModelProto) -> bool:
     """Whether there are codes of other than 8 bits among the initializers."""
-    kinds = require("onnx", extra="onnx").TensorProto
+    kinds = onnx.TensorProto
     wide = {kinds.UINT16, kinds.INT16, kinds.UINT4, kinds.INT4}
     return any(tensor.data_type in wide for tensor in model.graph.initializer)
 
 
 def _has_half(model: onnx.ModelProto) -> bool:
     """Whether an initializer, an input or an output is float16."""
-    half = require("onnx", extra="onnx").TensorProto.FLOAT16
+    half = onnx.TensorProto.FLOAT16
     infos = (*model.graph.input, *model.graph.output, *model.graph.value_info)
     return any(tensor.data_type == half for tensor in model.graph.initializer) or any(
         info.type.tensor_type.elem_type == half for info in infos

@@ -5,17 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from ...model.ir import array_of
 from ...model.proto import node_name
-from ...utils.optional import require
+from ...utils.optional import ir
 from ...utils.override import override
 from .._base import Pass, PassResult
 from ..constants import PropagateConstants
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["Finding", "Repair", "Repaired", "forget_dims", "held_constant", "infer_dims", "is_by_mxnet"]
 
@@ -103,4 +100,4 @@ def forget_dims(graph: ir.Graph) -> None:
             if not value.is_graph_output():
                 value.shape = None
             elif value.shape is not None and value.shape:
-                value.shape = require("onnx_ir", extra="onnx").Shape([None, *value.shape[1:]])
+                value.shape = ir.Shape([None, *value.shape[1:]])

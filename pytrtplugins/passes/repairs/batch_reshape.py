@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...model.ir import add_constant, dims_of, is_op, names_in, operand
 from ...tensor import SymbolicDim
+from ...utils.optional import ir
 from ...utils.override import override
 from ._base import Finding, Repair, forget_dims, held_constant
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["BatchReshape"]
 

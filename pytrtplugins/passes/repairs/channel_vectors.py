@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...model.ir import add_constant, dims_of, is_op, names_in, operand, set_constant
 from ...model.operator_traits import Trait, operators
 from ...model.shapes import dims_text
-from ...utils.optional import require
+from ...utils.optional import ir
 from ...utils.override import override
 from ._base import Finding, Repair, held_constant, is_by_mxnet
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["ChannelVectors"]
 
@@ -79,7 +76,7 @@ class ChannelVectors(Repair):
         if key not in self._made:
             if value.name in graph.initializers and len(value.uses()) == 1:
                 set_constant(value, array.reshape(shape))
-                value.shape = require("onnx_ir", extra="onnx").Shape(shape)
+                value.shape = ir.Shape(shape)
                 self._made[key] = value
             else:
                 name = f"{value.name}_{len(shape)}d"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,12 +11,9 @@ from ...errors import ModelError
 from ...model.ir import add_constant, dims_of, is_op, names_in, operand
 from ...model.proto import node_name
 from ...tensor import SymbolicDim
-from ...utils.optional import require
+from ...utils.optional import ir
 from ...utils.override import override
 from ._base import Finding, Repair, forget_dims, held_constant, infer_dims
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["FreeBatch"]
 
@@ -54,7 +51,7 @@ class FreeBatch(Repair):
             raise ModelError(
                 f"the batch cannot be freed: the first dims of the inputs are {shown}; expected one number.\n{_DO}"
             )
-        shape = require("onnx_ir", extra="onnx").Shape
+        shape = ir.Shape
         for value in inputs:
             value.shape = shape([_BATCH, *value.shape[1:]])  # type: ignore[index]
             yield self.finding(str(value.name), f"the input has the fixed batch {batch}", f"its batch is {_BATCH}")

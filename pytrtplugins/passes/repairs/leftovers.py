@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+from ...utils.optional import ir
 from ...utils.override import override
 from ..eliminate import Eliminate
 from ._base import Finding, Repair
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["Leftovers"]
 

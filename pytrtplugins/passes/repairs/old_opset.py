@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ...errors import ModelError
 from ...model.ir import dims_of, to_ir, to_proto
 from ...model.operator_traits import Trait, operators
-from ...utils.optional import require
+from ...utils.optional import ir, onnx
 from ...utils.override import override
 from ..normalize import with_opset
 from ._base import Finding, Repair
-
-if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
 
 __all__ = ["OldOpset"]
 
@@ -53,10 +49,9 @@ class OldOpset(Repair):
 
 def _is_old(node: ir.Node, opset: int) -> bool:
     """Whether the operator has another definition in the first opset that onnxruntime runs."""
-    defs = require("onnx.defs", extra="onnx", feature="passes")
-    if node.domain or not defs.has(node.op_type, _OLDEST, ""):
+    if node.domain or not onnx.defs.has(node.op_type, _OLDEST, ""):
         return False
-    return bool(defs.get_schema(node.op_type, _OLDEST, "").since_version > opset)
+    return bool(onnx.defs.get_schema(node.op_type, _OLDEST, "").since_version > opset)
 
 
 def _values(graph: ir.Graph) -> Iterator[ir.Value]:

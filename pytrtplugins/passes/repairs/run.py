@@ -11,6 +11,7 @@ from ...errors import UsageError
 from ...model import Graph
 from ...model.ir import rewrite
 from ...model.proto import copy_of
+from ...utils.optional import ir, onnx
 from ...utils.repeated import keep_items
 from ..prepare import load_model
 from ._base import Finding, Repair, infer_dims
@@ -27,9 +28,6 @@ from .transposes import DoubledTransposes
 from .weight_inputs import WeightInputs
 
 if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
-
     from ._base import Repaired
 
 __all__ = ["REPAIRS", "RepairedModel", "repair"]

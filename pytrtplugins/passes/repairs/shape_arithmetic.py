@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ...model.ir import array_of
 from ...model.operator_traits import Trait, operators
+from ...utils.optional import ir
 from ...utils.override import override
 from ..constants import PropagateConstants
 from ._base import Finding, Repair
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["ShapeArithmetic"]
 

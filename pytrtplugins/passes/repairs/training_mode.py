@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ...model.ir import is_op, operand
+from ...utils.optional import ir
 from ...utils.override import override
 from ._base import Finding, Repair, held_constant
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["TrainingMode"]
 

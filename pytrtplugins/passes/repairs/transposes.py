@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ...model.ir import is_op, remove_unused, set_attributes
+from ...utils.optional import ir
 from ...utils.override import override
 from ..eliminate import Eliminate
 from ._base import Finding, Repair
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["DoubledTransposes"]
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ....model.ir import add_constant, array_of, dims_of, is_op, operand, swap
 from ....passes import Pass, PassResult
-from ....utils.optional import require
+from ....utils.optional import ir
 from ....utils.override import override
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["AddedBiases"]
 
@@ -49,18 +46,17 @@ def _has_free_dims(node: ir.Node) -> bool:
 
 def _add_bias(graph: ir.Graph, node: ir.Node, bias: ir.Value) -> None:
     """Replace a Conv by a Conv without a bias and an Add."""
-    onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
     name, rank = node.outputs[0].name, len(node.outputs[0].shape or ())
     dims = (-1, *[1] * (rank - _CHANNELS))
-    plain = onnx_ir.Node("", "Conv", node.inputs[:2], attributes=node.attributes.values(), name=node.name)
+    plain = ir.Node("", "Conv", node.inputs[:2], attributes=node.attributes.values(), name=node.name)
     nodes, array = [plain], array_of(bias)
     if array is None:
         shape = add_constant(graph, f"{name}.dims", np.array(dims, np.int64))
-        nodes.append(onnx_ir.node("Reshape", [bias, shape]))
+        nodes.append(ir.node("Reshape", [bias, shape]))
         column = nodes[-1].outputs[0]
     else:
         column = add_constant(graph, f"{name}.bias", array.reshape(dims))
-    nodes.append(onnx_ir.node("Add", [plain.outputs[0], column]))
+    nodes.append(ir.node("Add", [plain.outputs[0], column]))
     plain.outputs[0].type, plain.outputs[0].shape = node.outputs[0].type, node.outputs[0].shape
     graph.insert_before(node, nodes)
     swap(graph, [node], nodes[-1].outputs[0])

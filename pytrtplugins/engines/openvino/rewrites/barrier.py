@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ....model.ir import add_constant
-from ....utils.optional import require
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
+from ....utils.optional import ir
 
 __all__ = ["checked_as", "checked_dims", "fixed_values", "insert_fusion_barrier"]
 
 
 def insert_fusion_barrier(graph: ir.Graph, value: ir.Value, reader: ir.Node) -> ir.Value:
     """Insert Max(x, x) before one reader of ``value``, and return its output; OpenVINO 2026.4 does not see that it equals x."""
-    onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
-    same: ir.Value = onnx_ir.Value(type=value.type, shape=value.shape)
-    graph.insert_before(reader, onnx_ir.node("Max", [value, value], outputs=[same]))
+    same: ir.Value = ir.Value(type=value.type, shape=value.shape)
+    graph.insert_before(reader, ir.node("Max", [value, value], outputs=[same]))
     return same
 
 
@@ -36,14 +32,13 @@ def checked_as(graph: ir.Graph, value: ir.Value, axis: int, reader: ir.Node, oth
     Its shape has the length of another axis, too, and both are multiplied by Min(length, 1): else OpenVINO, which then knows that lengths
     are equal or one alone is new, takes what is left of the elements.
     """
-    onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
     name, rank = _name(reader), len(value.shape or ())
     steps: list[ir.Node] = []
 
     def step(op_type: str, *inputs: ir.Value, **attributes: int) -> ir.Value:
-        steps.append(onnx_ir.node(op_type, inputs, attributes))
+        steps.append(ir.node(op_type, inputs, attributes))
         result: ir.Value = steps[-1].outputs[0]
-        result.type = onnx_ir.TensorType(onnx_ir.DataType.INT64)
+        result.type = ir.TensorType(ir.DataType.INT64)
         return result
 
     def length(other: ir.Value, place: int) -> ir.Value:
@@ -68,9 +63,8 @@ def _name(reader: ir.Node) -> str:
 def _insert_reshape(
     graph: ir.Graph, value: ir.Value, reader: ir.Node, target: ir.Value, dims: Sequence[Any]
 ) -> ir.Value:
-    onnx_ir = require("onnx_ir", extra="onnx", feature="passes")
-    same: ir.Value = onnx_ir.Value(type=value.type, shape=onnx_ir.Shape(dims))
-    graph.insert_before(reader, onnx_ir.node("Reshape", [value, target], outputs=[same], name=_name(reader)))
+    same: ir.Value = ir.Value(type=value.type, shape=ir.Shape(dims))
+    graph.insert_before(reader, ir.node("Reshape", [value, target], outputs=[same], name=_name(reader)))
     return same
 
 

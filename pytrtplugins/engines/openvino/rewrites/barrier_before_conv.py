@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ....model.ir import dims_of, is_op
 from ....passes import Pass, PassResult
+from ....utils.optional import ir
 from ....utils.override import override
 from .barrier import fixed_values, insert_fusion_barrier
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["BarrierBeforeConv"]
 

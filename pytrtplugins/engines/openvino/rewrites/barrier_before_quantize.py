@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ....model.ir import array_of, is_op
 from ....model.operator_traits import Trait, operators
 from ....passes import Pass, PassResult
+from ....utils.optional import ir
 from ....utils.override import override
 from .barrier import insert_fusion_barrier
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["BarrierBeforeQuantize"]
 

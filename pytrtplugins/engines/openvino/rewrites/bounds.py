@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ....model.ir import dims_of, is_op, operand
 from ....passes import Pass, PassResult
+from ....utils.optional import ir
 from ....utils.override import override
 from .barrier import checked_dims
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["ScalarBounds"]
 

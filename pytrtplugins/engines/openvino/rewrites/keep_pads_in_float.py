@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ....passes import Pass, PassResult
+from ....utils.optional import ir
 from ....utils.override import override
 from .barrier import insert_fusion_barrier
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["KeepPadsInFloat"]
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ....model.operator_traits import Trait, operators
 from ....passes import Pass, PassResult
 from ....passes.constants import PropagateConstants
+from ....utils.optional import ir
 from ....utils.override import override
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["KnownShapes"]
 

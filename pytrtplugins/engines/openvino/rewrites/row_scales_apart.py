@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ....model.ir import array_of, constant, is_op
 from ....passes import Pass, PassResult
+from ....utils.optional import ir
 from ....utils.override import override
 from .barrier import insert_fusion_barrier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import onnx_ir as ir
 
 __all__ = ["RowScalesApart"]
 
