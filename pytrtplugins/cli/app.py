@@ -11,9 +11,9 @@ from ..utils.optional import require
 from ..utils.terminal import COMMAND
 from ..version import __version__
 from .shared.common import add_options
+from .shared.option import typer
 from .shared.results import show
 
-typer = require("typer", extra="cli", feature="the command pytrt")
 typer_core: Any = require("typer.core", extra="cli", package="typer")
 typer_main: Any = require("typer.main", extra="cli", package="typer")
 

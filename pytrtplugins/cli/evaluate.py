@@ -9,17 +9,14 @@ from typing import Annotated
 from .. import models
 from ..utils.figures import check_figure
 from ..utils.numbers import SHARE
-from ..utils.optional import require
 from .app import app
 from .exif import Exif
 from .facts import Evaluated
 from .shared import loading, option_values, options, tables
 from .shared.groups import EngineOptions, grouped
 from .shared.number import number
-from .shared.option import option
+from .shared.option import option, typer
 from .shared.results import Result
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["evaluate"]
 

@@ -10,16 +10,13 @@ from ..errors import UsageError
 from ..model import write_onnx
 from ..mxnet import from_mxnet
 from ..utils.atomic import check_target
-from ..utils.optional import require
 from ..utils.terminal import COMMAND
 from .app import app
 from .facts import Imported
 from .inspected import model_facts
 from .shared import option_values
-from .shared.option import argument, choice, option
+from .shared.option import argument, choice, option, typer
 from .shared.results import Result, show
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 

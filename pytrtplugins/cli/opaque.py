@@ -10,10 +10,9 @@ from typing import Annotated
 from ..errors import UsageError
 from ..model import Graph
 from ..model.opaque import hide_opaque, with_shapes
-from ..utils.optional import onnx, require
+from ..utils.optional import onnx
 from .shared import loading
-
-typer = require("typer", extra="cli", feature="the command pytrt")
+from .shared.option import typer
 
 __all__ = ["Shapes", "open_with_shapes", "read_shapes", "with_declared_dims"]
 

@@ -16,7 +16,6 @@ from ..errors import NoDataError, UsageError
 from ..passes import CODES
 from ..precision.scales import make_tables
 from ..utils.numbers import FloatRange, IntRange
-from ..utils.optional import require
 from ..utils.progress import progress_bar
 from ..utils.terminal import COMMAND
 from ..vision.letterbox import Mode
@@ -26,13 +25,11 @@ from .facts import Searched, Treated, WrittenFile
 from .shared import loading, option_values, options, tables
 from .shared.groups import NetworkOptions, grouped
 from .shared.number import number
-from .shared.option import argument, choice, option
+from .shared.option import argument, choice, option, typer
 from .shared.options import MAX_SAMPLES
 from .shared.other_files import expect_model
 from .shared.results import Result, show
 from .shared.samples import is_labelled, read_samples
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 

@@ -11,15 +11,12 @@ from ..errors import UsageError
 from ..export.typed_model import FloatNode, TypedModel, export_half, export_quantized
 from ..utils.atomic import check_target
 from ..utils.listing import count_text, first_lines, first_names
-from ..utils.optional import require
 from .app import app
 from .opaque import Shapes, open_with_shapes
 from .shared import loading, options
 from .shared.groups import NetworkOptions, grouped
-from .shared.option import choice, option
+from .shared.option import choice, option, typer
 from .shared.results import Result
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["convert", "quantize"]
 

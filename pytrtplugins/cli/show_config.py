@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from ..utils.optional import require
 from .app import app
 from .shared import tables
 from .shared.config import Defaults, find_config, open_config, read_config
-from .shared.option import option
+from .shared.option import option, typer
 from .shared.results import Result
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["show_config"]
 

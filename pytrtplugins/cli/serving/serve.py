@@ -8,17 +8,14 @@ from ...errors import UsageError
 from ...serving.config import choose_models, read_scale
 from ...serving.run import check, serve
 from ...serving.scale import read_replicas
-from ...utils.optional import require
 from ...utils.toml_file import TomlFile
 from ..app import app
 from ..shared import options
 from ..shared.groups import grouped
-from ..shared.option import argument, choice
+from ..shared.option import argument, choice, typer
 from ..shared.results import Result
 from .serve_facts import Checked, CheckedModel, Served, ServedModel
 from .serve_options import ClientOptions, ModelOptions, ServerOptions
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 

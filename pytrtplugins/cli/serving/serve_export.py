@@ -11,18 +11,16 @@ from ...serving.config import choose_models, read_limits, read_scale
 from ...serving.model.spec import Limits, ModelSpec
 from ...serving.scale import Scale, read_replicas
 from ...utils.declared import field_limits
-from ...utils.optional import require
 from ..app import app
 from ..shared.config import read_config
 from ..shared.number import number
-from ..shared.option import argument, choice, option
+from ..shared.option import argument, choice, option, typer
 from ..shared.results import Result
 from .serve_options import milliseconds
 
 if TYPE_CHECKING:
     from ...utils.toml_file import TomlFile
 
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["Exported", "command"]
 

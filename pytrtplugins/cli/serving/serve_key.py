@@ -8,13 +8,10 @@ from typing import Annotated, Literal
 
 from ...serving.access.keys import Key, add_key
 from ...utils.declared import field_limits
-from ...utils.optional import require
 from ..app import app
 from ..shared.number import number
-from ..shared.option import choice, option
+from ..shared.option import choice, option, typer
 from ..shared.results import Result
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 

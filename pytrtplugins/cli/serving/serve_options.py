@@ -13,13 +13,10 @@ from ...serving.config import read_limits
 from ...serving.model.spec import MOST_PROCESSES, Limits, ModelSpec
 from ...utils.declared import field_limits
 from ...utils.numbers import IntRange
-from ...utils.optional import require
 from ...utils.toml_file import TomlFile
 from ..shared import options
 from ..shared.number import number
-from ..shared.option import choice, option
-
-typer = require("typer", extra="cli", feature="the command pytrt")
+from ..shared.option import choice, option, typer
 
 __all__ = ["ClientOptions", "ModelOptions", "ServerOptions", "milliseconds"]
 

@@ -17,7 +17,7 @@ from ...utils.numbers import FloatRange
 from ...utils.optional import require
 from ..app import app
 from ..shared.number import number
-from ..shared.option import choice
+from ..shared.option import choice, typer
 from ..shared.results import Result, current_output
 from ..shared.tables import console
 from .key_presses import KeyPresses
@@ -25,7 +25,6 @@ from .key_presses import KeyPresses
 if TYPE_CHECKING:
     from rich.console import Group
 
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 

@@ -10,9 +10,8 @@ from ...utils.optional import require
 from ...utils.terminal import be_quiet, be_verbose
 from .config import defaults_for, find_config, open_config, read_config
 from .old_names import accept_old_names
+from .option import typer
 from .results import current_output
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["add_options"]
 

@@ -7,9 +7,7 @@ from typing import Any
 
 from ...errors import UsageError
 from ...utils.numbers import FloatRange, IntRange
-from ...utils.optional import require
-
-typer = require("typer", extra="cli", feature="the command pytrt")
+from .option import typer
 
 __all__ = ["limits_of", "number"]
 

@@ -8,7 +8,7 @@ from ...utils.optional import require
 
 typer = require("typer", extra="cli", feature="the command pytrt")
 
-__all__ = ["argument", "choice", "option"]
+__all__ = ["argument", "choice", "option", "typer"]
 
 
 def argument(metavar: str, help: str) -> Any:

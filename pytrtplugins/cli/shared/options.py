@@ -8,14 +8,11 @@ from typing import Annotated
 from ...engines import names
 from ...plugin.policy import FORMS
 from ...utils.numbers import SHARE, THREADS, IntRange
-from ...utils.optional import require
 from ...vision.letterbox import Mode as FitMode
 from . import loading
 from .number import number
-from .option import argument, choice, option
+from .option import argument, choice, option, typer
 from .other_files import expect_model
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = [
     "MAX_SAMPLES",

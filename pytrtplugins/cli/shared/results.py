@@ -17,10 +17,8 @@ from typing import Any, Generic, TextIO, TypeVar
 
 import numpy as np
 
-from ...utils.optional import require
 from ...version import __version__
-
-typer = require("typer", extra="cli", feature="the command pytrt")
+from .option import typer
 
 __all__ = ["Output", "Result", "current_output", "option_name", "output", "show", "to_json"]
 

@@ -11,7 +11,7 @@ from ...cli.app import app
 from ...cli.exif import Exif
 from ...cli.shared import loading, options
 from ...cli.shared.number import number
-from ...cli.shared.option import argument, option
+from ...cli.shared.option import argument, option, typer
 from ...cli.shared.results import Result, show, to_json
 from ...cli.shared.tables import print_texts
 from ...errors import UsageError
@@ -24,8 +24,6 @@ from ..drift import Comparison, Embedder, compare_photos, draw_chart, read_limit
 from ..drift.compare import MOST_PHOTOS
 from ..drift.page import COLUMNS, cells, remarks
 from ..shards import FORMATS, open_photos
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 

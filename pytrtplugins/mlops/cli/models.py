@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal
 
 from ...cli.app import app
 from ...cli.shared.number import number
-from ...cli.shared.option import argument, choice, option
+from ...cli.shared.option import argument, choice, option, typer
 from ...cli.shared.results import Result, show
 from ...errors import UsageError
 from ...utils.atomic import check_target
 from ...utils.numbers import IntRange
-from ...utils.optional import require
 from ...utils.terminal import COMMAND
 from ..registry import Comparison, Lineage, ModelRegistry, Reference, RegistryCheck
 from ..registry.card import write_html
@@ -21,8 +20,6 @@ from ..registry.history import Stage
 from ..registry.lineage import trace
 from . import models_text as text
 from .models_facts import Added, Card, Changed, Listed, ListedVersion, Traced
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 

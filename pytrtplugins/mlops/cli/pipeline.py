@@ -9,10 +9,9 @@ from typing import Annotated, Any
 from ... import doctor
 from ...cli.app import app
 from ...cli.shared import option_values
-from ...cli.shared.option import argument, choice, option
+from ...cli.shared.option import argument, choice, option, typer
 from ...cli.shared.results import Result, show
 from ...utils.figures import check_figure
-from ...utils.optional import require
 from ...utils.terminal import COMMAND
 from ..pipeline import Pipeline
 from ..pipeline.approval import EVERYTHING
@@ -32,8 +31,6 @@ from .pipeline_facts import (
     print_states,
     say_step,
 )
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["Source", "Values", "command", "open_pipeline"]
 

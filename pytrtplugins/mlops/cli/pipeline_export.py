@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from ...cli.shared import option_values
-from ...cli.shared.option import argument, choice, option
+from ...cli.shared.option import argument, choice, option, typer
 from ...cli.shared.results import Result
 from ...errors import UsageError
 from ...utils.atomic import check_target, write_atomic
 from ...utils.listing import count_text
-from ...utils.optional import require
 from ..pipeline.argo import ArgoTarget, argo_yaml, load_live
 from .pipeline import Source, Values, command
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["ExportedPipeline"]
 

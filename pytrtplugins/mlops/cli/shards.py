@@ -10,17 +10,14 @@ from typing import Annotated, Any
 from ...cli.app import app
 from ...cli.exif import Exif
 from ...cli.shared.number import number
-from ...cli.shared.option import argument, choice, option
+from ...cli.shared.option import argument, choice, option, typer
 from ...cli.shared.results import Result, show
 from ...cli.shared.tables import print_texts
 from ...errors import UsageError
 from ...utils.numbers import FloatRange, IntRange
-from ...utils.optional import require
 from ...utils.terminal import COMMAND
 from ..shards import FORMATS, CheckedShards, Made, check_shards, make_shards
 from ..shards.make import MAX_WORKERS, SHARD_BYTES, SIDES, TURNED
-
-typer = require("typer", extra="cli", feature="the command pytrt")
 
 __all__ = ["command"]
 
