@@ -109,13 +109,8 @@ class Yolov2(NotCopyable):
 
     def another(self, max_detections: int) -> Yolov2:
         """Return a detector of the same engine with another maximum number of boxes per image."""
-        return Yolov2(
-            self.engine,
-            self.names,
-            mode=self.context.mode,
-            max_detections=max_detections,
-            batch=self.context.free_batch,
-        )
+        batch, mode = self.context.free_batch, self.context.mode
+        return Yolov2(self.engine, self.names, mode=mode, max_detections=max_detections, batch=batch)
 
     @property
     def heads(self) -> tuple[Head, ...]:
@@ -264,16 +259,14 @@ class Yolov2(NotCopyable):
         for finished_items, detections_of_items, timings in map_async(start, chunks, contexts=contexts, finish=finish):
             self.timings = timings
             for item, detections in zip(finished_items, detections_of_items, strict=True):
-                yield (
-                    item,
-                    tracker.update(detections, item if isinstance(item, Frame) else None) if tracker else detections,
-                )
+                frame = item if isinstance(item, Frame) else None
+                yield item, tracker.update(detections, frame) if tracker else detections
 
     def _decoder_for(self, decode: Decoder, items: Iterable[Item]) -> ImageDecoder | None:
         """Return the device's decoder for ``decode="gpu"``, always the same one, since it caches memory; None for ``"cpu"``."""
         if decode not in get_args(Decoder):
-            decoders_text = ", ".join(get_args(Decoder))
-            raise UsageError(f"stream: decode: expected one of {decoders_text}, found {decode!r}.", decode=decode)
+            known = ", ".join(get_args(Decoder))
+            raise UsageError(f"stream: decode: expected one of {known}, found {decode!r}.", decode=decode)
         if decode == "cpu":
             return None
         if not isinstance(items, Sources):
