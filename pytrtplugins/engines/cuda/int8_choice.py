@@ -7,11 +7,12 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from ...errors import PytrtpluginsError
 from ...model.ir import is_op
 from ...utils.listing import first_names
+from ...utils.optional import onnx
 from ...utils.progress import progress_bar
 from ..base.failures import shorten_message
 from ..base.types import BuildOptions
@@ -22,9 +23,6 @@ from .plan.plan import Plan
 from .run.network_timer import NetworkClock, plan_digest
 from .run.owner import Owner
 from .settings import compares_int8
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["Candidate", "build_fastest", "network_microseconds"]
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ....model.ir import array_of, constant, is_op, only_read_by, swap
-from ....utils.optional import require
+from ....utils.optional import ir
 from .rewrite import DOMAIN, Rewrite
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["FuseGatedActivations"]
 
@@ -41,7 +38,7 @@ class FuseGatedActivations(Rewrite["list[ir.Node]"]):
         """Put one node in their place."""
         kind = {"Sigmoid": "Swish", "Mul": "QuickGelu", "Softplus": "Mish"}[match[0].op_type]
         x = next(value for value in match[0].inputs if constant(value) is None)
-        made = require("onnx_ir", extra="onnx").node(kind, [x], domain=DOMAIN, name=node.name)
+        made = ir.node(kind, [x], domain=DOMAIN, name=node.name)
         graph.insert_before(node, made)
         swap(graph, match, made.outputs[0])
 

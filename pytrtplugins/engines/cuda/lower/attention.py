@@ -5,18 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ....model.ir import add_constant, array_of, dims_of, is_op, only_read_by, swap
 from ....model.operator_traits import Trait, operators
-from ....utils.optional import require
+from ....utils.optional import ir
 from .rewrite import DOMAIN, Rewrite
 from .scores import FLOATS, Bias, Mask, Scores, empty_rows, find_scores, scale_factor, softmax_before
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["MOVING", "FuseAttention"]
 
@@ -81,9 +78,8 @@ class FuseAttention(Rewrite["_Found"]):
         biases = [bias for bias in scores.biases if not _is_zero_bias(bias, scores.product)]
         if biases:
             inputs.append(_sum_biases(graph, node, biases))
-        attributes = {"scale": float(factor), "empty": match.empty}
-        onnx_ir = require("onnx_ir", extra="onnx")
-        made = onnx_ir.node("Attention", inputs, attributes, domain=DOMAIN, name=node.name)
+        attributes: dict[str, Any] = {"scale": float(factor), "empty": match.empty}
+        made = ir.node("Attention", inputs, attributes, domain=DOMAIN, name=node.name)
         graph.insert_before(node, made)
         swap(graph, [node], made.outputs[0])
 
@@ -166,7 +162,7 @@ def _bias_value(graph: ir.Graph, node: ir.Node, bias: Any, name: str) -> ir.Valu
         add_constant(graph, f"{name}.{side}", np.asarray(number, np.float32))
         for side, number in (("kept", 0.0), ("masked", bias.fill))
     ]
-    kind = require("onnx_ir", extra="onnx").DataType.FLOAT
+    kind = ir.DataType.FLOAT
     value = _insert_node(
         graph, node, "Where", [bias.condition, *(sides if bias.kept else sides[::-1])], f"{name}.mask", kind
     )
@@ -176,7 +172,7 @@ def _bias_value(graph: ir.Graph, node: ir.Node, bias: Any, name: str) -> ir.Valu
 
 def _cast_to_float32(graph: ir.Graph, node: ir.Node, value: ir.Value) -> ir.Value:
     """Return the value as float32, through a new Cast if needed."""
-    kind = require("onnx_ir", extra="onnx").DataType.FLOAT
+    kind = ir.DataType.FLOAT
     if value.dtype == kind:
         return value
     cast = _insert_node(graph, node, "Cast", [value], f"{node.outputs[0].name}.{value.name}.float", kind, to=int(kind))
@@ -188,9 +184,8 @@ def _insert_node(
     graph: ir.Graph, node: ir.Node, op_type: str, inputs: Sequence[ir.Value], name: str, kind: Any, **attributes: Any
 ) -> ir.Value:
     """Insert a node before another and return its output; its dims are inferred when the run is planned."""
-    onnx_ir = require("onnx_ir", extra="onnx")
-    made = onnx_ir.node(op_type, inputs, attributes, name=name)
+    made = ir.node(op_type, inputs, attributes, name=name)
     value: ir.Value = made.outputs[0]
-    value.name, value.type = name, onnx_ir.TensorType(kind)
+    value.name, value.type = name, ir.TensorType(kind)
     graph.insert_before(node, made)
     return value

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ....model.ir import add_constant, dims_of, is_op, swap
-from ....utils.optional import require
+from ....utils.optional import ir
 from ....utils.override import override
 from .rewrite import Rewrite, codes_scale, codes_type
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["AverageCodes"]
 
@@ -51,18 +48,18 @@ class AverageCodes(Rewrite["ir.Node"]):
 
     @override
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: ir.Node) -> None:
-        onnx_ir, at, y = require("onnx_ir", extra="onnx"), node.attributes, node.outputs[0]
+        at, y = node.attributes, node.outputs[0]
         channels, window = (dims_of(node.inputs[0]) or ())[1], list(at.get_ints("kernel_shape", []))
         kind = codes_type(match)
         assert kind is not None
         assert isinstance(channels, int)
         ones = add_constant(graph, f"{y.name}.ones", np.ones((channels, 1, *window), kind.numpy))
         scale = add_constant(graph, f"{y.name}.share", np.array(1 / math.prod(window), np.float32))
-        weights = onnx_ir.node("DequantizeLinear", [ones, scale], name=f"{node.name}.weights")
+        weights = ir.node("DequantizeLinear", [ones, scale], name=f"{node.name}.weights")
         factors = weights.outputs[0]
         factors.name, factors.shape, factors.type = f"{y.name}.weights", ones.shape, node.inputs[0].type  # type: ignore[union-attr]
         steps = {name: list(at.get_ints(name, [1, 1])) for name in ("strides", "dilations")}
         attributes: dict[str, Any] = {**steps, "pads": list(at.get_ints("pads", [0] * 4)), "group": channels}
-        conv = onnx_ir.node("Conv", [node.inputs[0], factors], attributes, name=node.name)
+        conv = ir.node("Conv", [node.inputs[0], factors], attributes, name=node.name)
         graph.insert_before(node, [weights, conv])
         swap(graph, [node], conv.outputs[0])

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ....model.ir import add_constant, array_of, dims_of, is_op, only_read_by, operand, set_attributes, swap
+from ....utils.optional import ir
 from ....utils.override import override
 from .rewrite import Rewrite, convolution_before, has_residual, has_rows, weight_dims
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["FuseBlocks"]
 

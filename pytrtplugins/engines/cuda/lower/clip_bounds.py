@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ....model.ir import add_constant, dtype_of, is_op, operand
 from ....passes import Pass, PassResult
 from ....tensor import DType
+from ....utils.optional import ir
 from ....utils.override import override
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["WriteClipBounds"]
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ....model.ir import is_op, operand
 from ....model.proto import node_name
+from ....utils.optional import ir
 from .moves import is_mover
 from .operations import is_elementwise
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["coordinate_inputs", "coordinate_nodes"]
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ....model.ir import constant, operand
 from ....model.operator_traits import Trait, operators
+from ....utils.optional import ir
 from ..operators import HOST_INPUTS
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["CONTROL_FLOW", "SIZED", "data_dependent_values", "values_read_by"]
 

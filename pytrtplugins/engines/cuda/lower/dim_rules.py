@@ -44,7 +44,7 @@ def _same(o: Operands) -> Sequence[Dims | None]:
 
 
 def _bit_cast(o: Operands) -> Sequence[Dims | None]:
-    x, kind = o.node.inputs[0], optional.require("onnx_ir", extra="onnx").DataType
+    x, kind = o.node.inputs[0], optional.ir.DataType
     to = kind(o.number("to", 0))
     if x is None or x.dtype is None:
         raise UnknownDimsError

@@ -7,18 +7,16 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from ....model.ir import array_of, dims_of, is_op, swap
+from ....utils.optional import ir
 from ....utils.override import override
 from .new_nodes import NewNodes
 from .rewrite import Rewrite, is_float
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["WriteEinsums"]
 

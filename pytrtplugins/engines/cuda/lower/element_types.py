@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
 
 from ....errors import BuildError
 from ....model.proto import node_name
-from ....utils.optional import require
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
+from ....utils.optional import ir, onnx
 
 __all__ = ["check_element_types"]
 
@@ -44,18 +40,17 @@ def check_element_types(model: ir.Model) -> None:
 @functools.lru_cache(4096)
 def _fractions(op_type: str, opset: int) -> tuple[int, ...]:
     """The inputs that have the type of an operator's first result, where this is a fraction in every opset."""
-    defs = require("onnx.defs", extra="onnx")
-    newest = defs.onnx_opset_version()
-    if op_type in _SUMS or not defs.has(op_type, newest, ""):
+    newest = onnx.defs.onnx_opset_version()
+    if op_type in _SUMS or not onnx.defs.has(op_type, newest, ""):
         return ()
-    own = defs.get_schema(
-        op_type, opset if defs.has(op_type, opset, "") else newest, ""
+    own = onnx.defs.get_schema(
+        op_type, opset if onnx.defs.has(op_type, opset, "") else newest, ""
     )  # the engine takes later ones, too
     if not own.outputs or "(" in own.outputs[0].type_str or not own.outputs[0].is_homogeneous:
         return ()
     variable = own.outputs[0].type_str
-    versions = (version for version in range(1, newest + 1) if defs.has(op_type, version, ""))
-    schemas = (defs.get_schema(op_type, version, "") for version in versions)
+    versions = (version for version in range(1, newest + 1) if onnx.defs.has(op_type, version, ""))
+    schemas = (onnx.defs.get_schema(op_type, version, "") for version in versions)
     constraints = [item for schema in schemas for item in schema.type_constraints if item.type_param_str == variable]
     types = {name for item in constraints for name in item.allowed_type_strs}
     if not types <= _FRACTIONS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,9 @@ from ....model.ir import (
     swap,
 )
 from ....model.operator_traits import Trait, operators
-from ....utils.optional import require
+from ....utils.optional import ir
 from ..device.activation import ACTIVATIONS, PLAIN
 from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, has_rows, is_float, scale_of, weight_dims
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["FuseActivations", "FuseConvolutions", "FuseResiduals", "comes_from_constants", "fused_convolution"]
 
@@ -189,8 +186,7 @@ def fused_convolution(graph: ir.Graph, node: ir.Node, operands: list[Any], **att
         "activation": "linear", "bounds": [0.0, 0.0], "residual_activation": "linear", "residual_bounds": [0.0, 0.0],
         "x_scale": 0.0, "residual_scale": 0.0, "y_scale": 0.0, "pool": 0, "reorg": 0, "blocks": 0, "cut": [0] * 4, "image": 0,
     }  # fmt: skip
-    onnx_ir = require("onnx_ir", extra="onnx")
-    conv: ir.Node = onnx_ir.node("Conv", operands, domain=DOMAIN, name=node.name)
+    conv: ir.Node = ir.node("Conv", operands, domain=DOMAIN, name=node.name)
     set_attributes(conv, {**defaults, **attributes})
     graph.insert_before(node, conv)
     return conv

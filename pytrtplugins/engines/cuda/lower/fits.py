@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....errors import DimsError
 from ....model.ir import array_of
 from ....model.proto import node_name
 from ....plugin.onnx_node import is_plugin_node
-from ....utils.optional import require
+from ....utils.optional import ir, onnx
 from ....validation import infer_node
 from .data_dependent import CONTROL_FLOW
 from .dim_rules import RULES
 from .operand_dims import Dims, MisfitError, Operands, UnknownDimsError
 from .rewrite import DOMAIN
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["check_dims", "check_static_dims", "find_misfit"]
 
@@ -123,12 +120,11 @@ def _inferred(operands: Operands) -> list[Dims | None]:
     node = operands.node
     if any(dims is None and value is not None for dims, value in zip(operands.inputs, node.inputs, strict=True)):
         raise UnknownDimsError
-    onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
-    proto, types, data = onnx_ir.serde.serialize_node(node), dict[str, Any](), dict[str, Any]()
+    proto, types, data = ir.serde.serialize_node(node), dict[str, Any](), dict[str, Any]()
     for value, dims in zip(node.inputs, operands.inputs, strict=True):
         if value is None or dims is None:
             continue
-        kind = onnx_ir.serde.serialize_value(value).type
+        kind = ir.serde.serialize_value(value).type
         types[str(value.name)] = kind
         array = array_of(value) if math.prod(dims) <= _MAX_ELEMENTS else None
         if array is not None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ....model.ir import array_of, is_op, only_read_by, swap
-from ....utils.optional import require
+from ....utils.optional import ir
 from .rewrite import DOMAIN, Rewrite
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["FuseGelu"]
 
@@ -48,7 +45,7 @@ class FuseGelu(Rewrite["tuple[str, ir.Value, list[ir.Node]]"]):
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[str, ir.Value, list[ir.Node]]) -> None:
         """Put one node in their place."""
         kind, x, nodes = match
-        made = require("onnx_ir", extra="onnx").node(kind, [x], domain=DOMAIN, name=node.name)
+        made = ir.node(kind, [x], domain=DOMAIN, name=node.name)
         graph.insert_before(node, made)
         swap(graph, nodes, made.outputs[0])
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ....model.ir import add_constant, array_of, dims_of, is_op, operand, set_attributes
-from ....utils.optional import require
+from ....utils.optional import ir
 from ....utils.override import override
 from .rewrite import Rewrite
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["GroupNormToLayerNorm"]
 
@@ -44,7 +41,6 @@ class GroupNormToLayerNorm(Rewrite["tuple[Dims, Dims]"]):
 
     @override
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[Dims, Dims]) -> None:
-        onnx_ir = require("onnx_ir", extra="onnx")
         (dims, parted), y = match, node.outputs[0]
         name, ones = str(y.name), [1] * (len(match[0]) - 2)
 
@@ -54,18 +50,18 @@ class GroupNormToLayerNorm(Rewrite["tuple[Dims, Dims]"]):
 
         def reshaped(x: ir.Value, to: Dims, what: str) -> ir.Node:
             shape = add_constant(graph, f"{name}.{what}.dims", np.array(to, np.int64))
-            return _typed(onnx_ir.node("Reshape", [x, shape], name=f"{name}.{what}"), f"{name}.{what}", to)
+            return _typed(ir.node("Reshape", [x, shape], name=f"{name}.{what}"), f"{name}.{what}", to)
 
         def _typed(made: ir.Node, title: str, to: Dims) -> ir.Node:
             value = made.outputs[0]
-            value.name, value.shape, value.type = title, onnx_ir.Shape(to), node.inputs[0].type  # type: ignore[union-attr]
+            value.name, value.shape, value.type = title, ir.Shape(to), node.inputs[0].type  # type: ignore[union-attr]
             return made
 
         before = reshaped(node.inputs[0], parted, "parted")  # type: ignore[arg-type]
         factors = [
             add_constant(graph, f"{name}.{what}", factor(place)) for place, what in ((1, "factor"), (2, "offset"))
         ]
-        rows = onnx_ir.node("LayerNormalization", [before.outputs[0], *factors], name=node.name)
+        rows = ir.node("LayerNormalization", [before.outputs[0], *factors], name=node.name)
         set_attributes(rows, {"axis": 2, "epsilon": node.attributes.get_float("epsilon", 1e-5)})
         _typed(rows, f"{name}.rows", parted)
         behind = reshaped(rows.outputs[0], dims, "joined")

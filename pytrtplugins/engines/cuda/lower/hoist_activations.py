@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ....model.ir import is_op, only_read_by
+from ....utils.optional import ir
 from ....utils.override import override
 from .rewrite import Rewrite, codes_scale
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["HoistActivations"]
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ....model.ir import add_constant, array_of, is_op, swap
-from ....utils.optional import require
+from ....utils.optional import ir
 from ..device.layout import VECTOR_BYTES
 from .attention import MOVING
 from .rewrite import DOMAIN, Rewrite, has_residual, has_rows, scale_of, weight_dims
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["FuseHorizontally"]
 
@@ -149,7 +146,6 @@ def _is_tail_aligned(concat: ir.Node, last: Sequence[ir.Node]) -> bool:
 
 
 def _fuse(graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:
-    onnx_ir = require("onnx_ir", extra="onnx")
     first = nodes[0]
     axis = -1 if has_rows(first) else 1
     operands: list[Any] = [first.inputs[0]]
@@ -162,16 +158,16 @@ def _fuse(graph: ir.Graph, nodes: Sequence[ir.Node]) -> None:
         operands.append(None if parts[0] is None else add_constant(graph, name, np.concatenate(parts)))
     sizes = [weight_dims(node)[0] for node in nodes]
     values = {name: attribute.value for name, attribute in first.attributes.items()}
-    fused = onnx_ir.node("Conv", operands, values, domain=DOMAIN, name=f"{first.name}.fused")
+    fused = ir.node("Conv", operands, values, domain=DOMAIN, name=f"{first.name}.fused")
     split_sizes = add_constant(graph, f"{first.outputs[0].name}.sizes", np.array(sizes, np.int64))
-    split = onnx_ir.node("Split", [fused.outputs[0], split_sizes], {"axis": axis}, num_outputs=len(nodes))
+    split = ir.node("Split", [fused.outputs[0], split_sizes], {"axis": axis}, num_outputs=len(nodes))
     shape = first.outputs[0].shape
     whole = fused.outputs[0]
     whole.name, whole.type = f"{first.outputs[0].name}.fused", first.outputs[0].type
     if shape is not None:
         dims = list(shape)
         dims[axis] = sum(sizes)
-        whole.shape = onnx_ir.Shape(dims)
+        whole.shape = ir.Shape(dims)
     graph.insert_before(min(nodes, key=list(graph).index), [fused, split])
     for node, part in zip(nodes, split.outputs, strict=True):
         swap(graph, [node], part)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ....model.ir import array_of, dims_of, dtype_of, set_dtype
 from ....tensor import DType
-from ....utils.optional import require
+from ....utils.optional import ir
 from ....utils.override import override
 from .new_nodes import NewNodes
 from .reductions import FLOATS, longest_row, reduction_axes
 from .rewrite import Rewrite
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["SplitLongRows"]
 
@@ -130,7 +127,7 @@ class _FloatNodes(NewNodes):
     @override
     def add(self, op: str, inputs: Any, what: str, dims: Any, *arguments: Any, **attributes: Any) -> ir.Value:
         value = super().add(op, inputs, what, dims, *arguments, **attributes)
-        set_dtype(value, require("onnx_ir", extra="onnx").DataType.FLOAT)
+        set_dtype(value, ir.DataType.FLOAT)
         return value
 
     def floats(self, x: ir.Value | None) -> ir.Value:
@@ -138,9 +135,7 @@ class _FloatNodes(NewNodes):
         assert x is not None
         if dtype_of(x) is DType.FLOAT32:
             return x
-        return self.add(
-            "Cast", [x], "floats", dims_of(x) or (), to=int(require("onnx_ir", extra="onnx").DataType.FLOAT)
-        )
+        return self.add("Cast", [x], "floats", dims_of(x) or (), to=int(ir.DataType.FLOAT))
 
     def cast(self, x: ir.Value, like: ir.Value) -> ir.Value:
         """A float32 tensor in another's type."""

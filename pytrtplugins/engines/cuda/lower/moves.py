@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ....model.ir import array_of, is_op, operand
 from ....model.slices import bounded_slice
+from ....utils.optional import ir
 from ..device.moves import Expanded, Gathered, Move, Transposed, Wrapped, blocks_of, joined, padded, reshaped, sliced
 from .resampling import is_move, nearest
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["is_mover", "moved"]
 

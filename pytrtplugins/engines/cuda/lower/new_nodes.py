@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ....model.ir import add_constant
 from ....tensor import SymbolicDim
-from ....utils.optional import require
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
+from ....utils.optional import ir
 
 __all__ = ["NewNodes"]
 
@@ -54,18 +51,18 @@ class NewNodes:
         Returns:
             Its output.
         """
-        onnx_ir, name = require("onnx_ir", extra="onnx"), f"{self.y.name}.{what}"
+        name = f"{self.y.name}.{what}"
         values = [
             add_constant(self.graph, f"{name}.{index}", each) if isinstance(each, np.ndarray) else each
             for index, each in enumerate(inputs)
         ]
         title = self.node.name if is_named or op in ("Conv", "MatMul") else f"{self.node.name}.{what}"
-        node = onnx_ir.node(op, values, attributes, domain=domain, name=title)
+        node = ir.node(op, values, attributes, domain=domain, name=title)
         value: ir.Value = node.outputs[0]
         value.name, value.type, value.shape = (
             name,
             (like or self.y).type,
-            onnx_ir.Shape(map(_plain, self._output_dims(dims))),
+            ir.Shape(map(_plain, self._output_dims(dims))),
         )
         self.graph.insert_before(self.node, node)
         return value

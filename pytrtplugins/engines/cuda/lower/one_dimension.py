@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -10,13 +10,10 @@ from ....model.ir import add_constant, array_of, dims_of, dtype_of, is_op, opera
 from ....model.operator_traits import Trait, operators
 from ....passes import Pass, PassResult
 from ....tensor import DType
-from ....utils.optional import require
+from ....utils.optional import ir
 from ....utils.override import override
 from .data_dependent import data_dependent_values
 from .epilogue import comes_from_constants
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["WriteAsImages"]
 
@@ -122,19 +119,18 @@ class _Writer:
         if array is not None:
             return add_constant(self.graph, name, np.expand_dims(array, axis))
         producer = value.producer()
-        onnx_ir = require("onnx_ir", extra="onnx")
         if producer is not None and comes_from_constants(value):  # weights that are quantized, or in another type
             inputs = [
                 self._image(each, reader) if len(dims_of(each) or ()) > 1 else each
                 for each in producer.inputs
                 if each is not None
             ]
-            node = onnx_ir.node(producer.op_type, inputs, name=f"{producer.name}.image")
+            node = ir.node(producer.op_type, inputs, name=f"{producer.name}.image")
             node.attributes.update(producer.attributes)
             set_attributes(node, _attributes(producer))
         else:
             axes = add_constant(self.graph, f"{name}.axes", np.array([axis], np.int64))
-            node = onnx_ir.node("Unsqueeze", [value, axes], name=name)
+            node = ir.node("Unsqueeze", [value, axes], name=name)
         image: ir.Value = node.outputs[0]
         image.name, image.type, image.shape = name, value.type, _with_axis(value.shape)
         self.graph.insert_before(reader, node)
@@ -147,9 +143,8 @@ class _Writer:
         value.shape = _with_axis(shape)
         if not uses and not value.is_graph_output():
             return after
-        onnx_ir = require("onnx_ir", extra="onnx")
         axes = add_constant(self.graph, f"{name}.axes", np.array([_AXIS], np.int64))
-        squeeze: ir.Node = onnx_ir.node("Squeeze", [value, axes], name=f"{node.name}.row")
+        squeeze: ir.Node = ir.node("Squeeze", [value, axes], name=f"{node.name}.row")
         row: ir.Value = squeeze.outputs[0]
         row.type, row.shape = value.type, shape
         others = [use for use in value.uses() if use.node is not squeeze and use not in uses]
@@ -249,7 +244,7 @@ def _gets_axis(node: ir.Node, index: int) -> bool:
 
 def _with_axis(shape: Any) -> Any:
     dims = list(shape)
-    return require("onnx_ir", extra="onnx").Shape([*dims[:-1], 1, *dims[-1:]])
+    return ir.Shape([*dims[:-1], 1, *dims[-1:]])
 
 
 def _image_axes(axes: Any) -> list[int]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ....model.ir import array_of, operand
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
+from ....utils.optional import ir
 
 __all__ = [
     "Dims",

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ....model.ir import add_constant, array_of, dims_of, dtype_of, operand
 from ....tensor import DType
+from ....utils.optional import ir
 from ..device.expression import Number, Operation, computed_in
 from ..device.text import C_TYPES
 from ..elementwise import ELEMENTWISE
 from .rewrite import DOMAIN, codes_scale, codes_type
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["Writer", "is_elementwise"]
 

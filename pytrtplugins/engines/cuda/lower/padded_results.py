@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ....model.ir import add_constant, swap
-from ....utils.optional import require
+from ....utils.optional import ir
 from .rewrite import DOMAIN
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["PADDED", "write_padded"]
 
@@ -45,22 +42,22 @@ def write_padded(
         flat: Dims that a Reshape gives the results before they are cut, where they have more axes.
         axis: Along which they are cut.
     """
-    onnx_ir, name = require("onnx_ir", extra="onnx"), str(node.outputs[0].name)
-    kernel = onnx_ir.node(op_type, inputs, attributes, domain=DOMAIN, name=node.name, num_outputs=2)
+    name = str(node.outputs[0].name)
+    kernel = ir.node(op_type, inputs, attributes, domain=DOMAIN, name=node.name, num_outputs=2)
     nodes, count = [kernel], kernel.outputs[1]
-    kernel.outputs[0].shape, count.shape = onnx_ir.Shape(room), onnx_ir.Shape([1])
+    kernel.outputs[0].shape, count.shape = ir.Shape(room), ir.Shape([1])
     cut_dims = [size if size > 0 else None for size in flat]
     if len(room) > len(flat):
         dims = add_constant(graph, f"{name}.flat", np.array(flat))
-        nodes.append(onnx_ir.node("Reshape", [kernel.outputs[0], dims], name=f"{name}.reshape"))
-        nodes[-1].outputs[0].shape = onnx_ir.Shape(cut_dims)
+        nodes.append(ir.node("Reshape", [kernel.outputs[0], dims], name=f"{name}.reshape"))
+        nodes[-1].outputs[0].shape = ir.Shape(cut_dims)
     begin, along = (
         add_constant(graph, f"{name}.{what}", np.array([at])) for what, at in (("begin", 0), ("axis", axis))
     )
-    nodes.append(onnx_ir.node("Slice", [nodes[-1].outputs[0], begin, count, along], name=f"{name}.cut"))
+    nodes.append(ir.node("Slice", [nodes[-1].outputs[0], begin, count, along], name=f"{name}.cut"))
     for index, value in enumerate(value for each in nodes for value in each.outputs):
-        value.name, value.type = f"{name}.rows{index}", onnx_ir.TensorType(onnx_ir.DataType.INT64)
+        value.name, value.type = f"{name}.rows{index}", ir.TensorType(ir.DataType.INT64)
     graph.insert_before(node, nodes)
     result = nodes[-1].outputs[0]
     swap(graph, [node], result)
-    result.shape = onnx_ir.Shape(cut_dims)
+    result.shape = ir.Shape(cut_dims)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ....model.ir import add_constant, array_of, dims_of, is_op, only_read_by, set_attributes
-from ....utils.optional import require
+from ....utils.optional import ir
 from .rewrite import DOMAIN, Rewrite, codes_scale, has_rows, scale_of, weight_dims
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["GatherPatches", "GatherWindows"]
 
@@ -63,25 +60,25 @@ class GatherPatches(Rewrite[_Match]):
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Match) -> None:
         """Insert ``Patches`` before the convolution, and bring the weights into the order of its channels."""
-        onnx_ir = require("onnx_ir", extra="onnx")
         at, (filters, channels, rows, columns) = node.attributes, weight_dims(node)
         (row_stride, column_stride), (top, left, bottom, right) = at["strides"].as_ints(), at["pads"].as_ints()
         height, width = match.sides
         is_disjoint = row_stride >= rows and at["dilations"].as_ints()[0] == 1  # windows share no rows
         taps, patch_rows = (rows, (height + top + bottom - rows) // row_stride + 1) if is_disjoint else (1, height)
-        window = {
+        window: dict[str, Any] = {
             "kernel": [taps, columns],
             "strides": [row_stride if is_disjoint else 1, column_stride],
             "begin": [top if is_disjoint else 0, left],
             "y_scale": scale_of(node, "x_scale"),
         }
-        patches = onnx_ir.node("Patches", [match.image], window, domain=DOMAIN, name=f"{node.name}.patches")
+        patches = ir.node("Patches", [match.image], window, domain=DOMAIN, name=f"{node.name}.patches")
         read, result = node.inputs[0], patches.outputs[0]
         assert read is not None
         assert read.shape is not None
-        result.name, result.type = f"{node.outputs[0].name}.patches", onnx_ir.TensorType(read.dtype)
+        assert read.dtype is not None
+        result.name, result.type = f"{node.outputs[0].name}.patches", ir.TensorType(read.dtype)
         patch_columns = (width + left + right - columns) // column_stride + 1
-        result.shape = onnx_ir.Shape([read.shape[0], taps * columns * channels, patch_rows, patch_columns])
+        result.shape = ir.Shape([read.shape[0], taps * columns * channels, patch_rows, patch_columns])
         weights = array_of(node.inputs[1])
         assert weights is not None
         order = (0, 2, 3, 1) if is_disjoint else (0, 3, 1, 2)
@@ -135,16 +132,15 @@ class GatherWindows(Rewrite[int]):
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: int) -> None:
         """Insert SpaceToDepth before the convolution, and bring the weights into the order of its channels."""
-        onnx_ir = require("onnx_ir", extra="onnx")
         read, weights = node.inputs[0], array_of(node.inputs[1])
         assert read is not None
         assert weights is not None
-        moved = onnx_ir.node("SpaceToDepth", [read], {"blocksize": match}, name=f"{node.name}.windows")
+        moved = ir.node("SpaceToDepth", [read], {"blocksize": match}, name=f"{node.name}.windows")
         result, dims = moved.outputs[0], dims_of(read)
         assert dims is not None
         result.name, result.type = f"{node.outputs[0].name}.windows", read.type
         sides = [int(side) // match for side in dims[2:]]
-        result.shape = onnx_ir.Shape([read.shape[0], weights[0].size, *sides])  # type: ignore[index]
+        result.shape = ir.Shape([read.shape[0], weights[0].size, *sides])  # type: ignore[index]
         pixels = np.ascontiguousarray(weights.transpose(0, 2, 3, 1)).reshape(len(weights), -1, 1, 1)
         set_attributes(node, {"strides": [1, 1]})
         node.replace_input_with(0, result)
@@ -157,7 +153,7 @@ def _match_image(node: ir.Node) -> _Match | None:
     read = node.inputs[0]
     producer = None if read is None else read.producer()
     image = read if producer is None else producer.inputs[0]
-    if image is None or not image.is_graph_input() or image.dtype != require("onnx_ir", extra="onnx").DataType.FLOAT:
+    if image is None or not image.is_graph_input() or image.dtype != ir.DataType.FLOAT:
         return None
     dims = dims_of(image) or ()
     if len(dims) != 4 or not all(isinstance(side, int) and side > 0 for side in dims[1:]):  # case 4

@@ -5,22 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ....model.ir import constant, dims_of, dtype_of, is_op, set_attributes
 from ....model.proto import node_name
 from ....passes import Pass, PassResult
 from ....tensor import DType
-from ....utils.optional import require
+from ....utils.optional import ir
 from ....utils.override import override
 from ..device.expression import Expression
 from ..naming import naming
 from .operations import Writer, is_elementwise
 from .reductions import row_axes, write_reduction
 from .rewrite import DOMAIN
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["GroupPointwise"]
 
@@ -240,7 +237,7 @@ def _replace(graph: ir.Graph, group: _Group) -> None:
     operations = writer.finished(inputs)
     results = [len(inputs) + writer.made[value] for value in outputs]
     last = group.nodes[-1]
-    made = require("onnx_ir", extra="onnx").node(
+    made = ir.node(
         "Rows" if group.axes else "Pointwise", inputs, domain=DOMAIN, name=last.name, num_outputs=len(outputs)
     )
     if group.axes:
@@ -256,4 +253,4 @@ def _replace(graph: ir.Graph, group: _Group) -> None:
 
 
 def _is_tensor(read: object) -> bool:
-    return isinstance(read, require("onnx_ir", extra="onnx").Value)
+    return isinstance(read, ir.Value)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ....layers import Reorg
 from ....model.ir import array_of, dims_of, is_op, only_read_by, operand, set_attributes, swap
 from ....plugin.onnx_node import from_node, is_plugin_node
-from ....utils.optional import require
+from ....utils.optional import ir
 from ..device.activation import ACTIVATIONS
 from .rewrite import (
     DOMAIN,
@@ -19,9 +19,6 @@ from .rewrite import (
     scale_of,
     weight_dims,
 )
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["FusePools", "FuseReorgs", "FuseStem"]
 
@@ -167,7 +164,7 @@ def _is_stem(conv: ir.Node) -> bool:
 
 def _rounds_to_half(cast: ir.Node) -> bool:
     """Whether it is a Cast from float32 to float16."""
-    types, x = require("onnx_ir", extra="onnx").DataType, cast.inputs[0]
+    types, x = ir.DataType, cast.inputs[0]
     if not is_op(cast, "Cast") or x is None:
         return False
     return (x.dtype, cast.outputs[0].dtype) == (types.FLOAT, types.FLOAT16)  # case 5 of `FuseStem`

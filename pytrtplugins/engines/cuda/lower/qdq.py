@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +12,11 @@ from ....model.ir import add_constant, array_of, constant, is_op, operand, set_a
 from ....model.operator_traits import Trait, operators
 from ....plugin.onnx_node import passes_int8_through
 from ....tensor import DType
-from ....utils.optional import require
+from ....utils.optional import ir
 from ..device.elements import encoded, from_stored, stored
 from ..operators import OPS
 from ..operators.attributes import operator_attributes
 from .rewrite import DOMAIN, Rewrite, codes_scale, codes_type, convolution_before, is_around_zero, scale_of
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = [
     "AbsorbInputScales",
@@ -184,7 +181,7 @@ class FoldCasts(Rewrite[Any]):
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: Any) -> None:
         """Replace the Cast by a constant of its result."""
-        kind, output = require("onnx_ir", extra="onnx").DataType(node.attributes.get_int("to")), node.outputs[0]
+        kind, output = ir.DataType(node.attributes.get_int("to")), node.outputs[0]
         with np.errstate(over="ignore", invalid="ignore"):  # ONNX leaves open what becomes of NaN
             values = match.astype(kind.numpy())
         output.replace_all_uses_with(add_constant(graph, f"{output.name}.values", values))
@@ -278,18 +275,15 @@ def _sink_dequantize(graph: ir.Graph, node: ir.Node, origins: Sequence[ir.Node])
         node: The data movement node.
         origins: The DequantizeLinear of each of its data inputs.
     """
-    onnx_ir = require("onnx_ir", extra="onnx")
     for place, origin in enumerate(origins):
         node.replace_input_with(place, origin.inputs[0])
-    kind = onnx_ir.DataType.from_numpy(array_of(operand(origins[0], 2)).dtype)
+    kind = ir.DataType.from_numpy(array_of(operand(origins[0], 2)).dtype)
     for output in node.outputs:
         uses = list(output.uses())
-        dequantize = onnx_ir.node(
-            "DequantizeLinear", [output, *origins[0].inputs[1:]], name=f"{output.name}.dequantize"
-        )
+        dequantize = ir.node("DequantizeLinear", [output, *origins[0].inputs[1:]], name=f"{output.name}.dequantize")
         floats = dequantize.outputs[0]
         floats.shape, floats.type, floats.name = output.shape, output.type, f"{output.name}.float"
-        output.type = onnx_ir.TensorType(kind)
+        output.type = ir.TensorType(kind)
         graph.insert_after(node, dequantize)
         for use in uses:
             use.node.replace_input_with(use.idx, floats)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ....model.ir import add_constant, array_of, constant, dims_of, dtype_of, operand
 from ....model.operator_traits import Trait, operators
 from ....tensor import DType
+from ....utils.optional import ir
 from ..device.expression import Number
 from ..operators.table import reduced_axes
 from .operations import Writer
 from .rewrite import DOMAIN
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["FLOATS", "longest_row", "reduction_axes", "row_axes", "write_reduction"]
 

@@ -6,20 +6,17 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ....model.ir import array_of, dims_of, dtype_of, is_op, operand
 from ....tensor import DType
+from ....utils.optional import ir
 from ..device.expression import Operation
 from ..device.moves import Move, Resampled
 from ..operators.attributes import operator_attributes
 from ..operators.resampling import ResizedAxis, nearest_places, resized_axes, weighted_places
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["Blend", "is_move", "linear_blend", "nearest"]
 

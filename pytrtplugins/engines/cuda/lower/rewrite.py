@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from ....model.ir import array_of, dims_of, dtype_of, is_op, only_read_by, operand, remove_unused
 from ....model.proto import node_name
 from ....passes import Pass, PassResult
 from ....tensor import DType
+from ....utils.optional import ir
 from ....utils.override import override
 from ..device.layout import CODES
 from ..naming import naming
 from .data_dependent import data_dependent_values
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = [
     "DOMAIN",

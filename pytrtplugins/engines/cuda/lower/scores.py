@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from ....model.ir import array_of, constant, dims_of, is_op, only_read_by, operand
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
+from ....utils.optional import ir
 
 __all__ = ["FLOATS", "Bias", "Mask", "Scores", "empty_rows", "find_scores", "scale_factor", "softmax_before"]
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ....model.ir import array_of, dims_of, dtype_of, is_op, operand
 from ....passes import Pass, PassResult
 from ....tensor import DType
+from ....utils.optional import ir
 from ....utils.override import override
 from .data_dependent import data_dependent_values
 from .padded_results import write_padded
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["WriteSuppressions"]
 

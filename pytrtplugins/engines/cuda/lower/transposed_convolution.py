@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ....model.ir import array_of, dims_of, is_op, operand, swap
-from ....utils.optional import require
+from ....utils.optional import ir
 from ....utils.override import override
 from .new_nodes import NewNodes
 from .rewrite import Rewrite, is_around_zero, is_float
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["ConvTransposeToConv", "PhaseAxis", "transposed_windows"]
 
@@ -162,7 +159,7 @@ class _Nodes(NewNodes):
         steps, zero = (array_of(operand(origin, index)) for index in (1, 2))
         parts = [np.tile(each, phases) if each.size > 1 else each for each in (steps, zero) if each is not None]
         value = self.add("DequantizeLinear", [weights, *parts], "weights", weights.shape[1:], axis=0)
-        value.shape = require("onnx_ir", extra="onnx").Shape(weights.shape)
+        value.shape = ir.Shape(weights.shape)
         return value
 
 

@@ -6,18 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ....model.ir import array_of, dims_of, is_op, operand, swap
-from ....utils.optional import require
+from ....utils.optional import ir
 from .new_nodes import NewNodes
 from .operations import is_elementwise
 from .rewrite import codes_scale, is_float
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["Form", "VolumeForms", "row_major_pools", "volume_dims"]
 
@@ -124,7 +121,7 @@ class VolumeForms:
 
     def note_codes(self, volume: ir.Value, image: ir.Value, scale: Sequence[ir.Value | None]) -> None:
         """Note that a volume is dequantized from codes, of which there is only an image in its own form."""
-        value = require("onnx_ir", extra="onnx").Value
+        value = ir.Value
         codes = value(name=f"{volume.name}.codes", shape=volume.shape, type=image.type)
         self.images[codes] = {self.native[volume]: image}
         self.codes[volume] = (codes, *scale)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ....model.ir import dims_of
+from ....utils.optional import ir
 from ..operators.windows import Windows
 from .new_nodes import NewNodes
 from .volume_forms import Dims, VolumeForms
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["Found", "Layer", "frames_at"]
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ....model.ir import array_of, is_op, operand
+from ....utils.optional import ir
 from .qdq import computed_constant
 from .rewrite import is_around_zero, is_float
 from .transposed_convolution import PhaseAxis, transposed_windows
 from .volume_forms import Form
 from .volume_layer import Found, Layer, frames_at
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["transposed_convolution"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from ....model.ir import array_of, dims_of, dtype_of, is_op, operand, remove_unu
 from ....model.proto import node_name
 from ....passes import Pass, PassResult
 from ....tensor import DType
+from ....utils.optional import ir
 from ....utils.override import override
 from ..device.layout import CODES
 from ..naming import naming
@@ -25,9 +26,6 @@ from .rewrite import DOMAIN, is_around_zero, is_float
 from .volume_forms import Form, VolumeForms, row_major_pools, volume_dims
 from .volume_layer import Found, Layer, frames_at
 from .volume_transposed_convolution import transposed_convolution
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["WriteVolumes"]
 

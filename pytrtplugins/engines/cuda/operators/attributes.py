@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....model.ir import is_op
 from ....plugin.onnx_node import node_attributes
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
+from ....utils.optional import ir
 
 __all__ = ["operator_attributes"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +22,11 @@ from ....model.ir import (
 from ....model.operator_traits import Trait, operators
 from ....model.proto import node_name
 from ....tensor import evaluate_dims
+from ....utils.optional import ir
 from ..device.strided import Strided, contiguous
 from ..lower.attention import MOVING
 from ..lower.rewrite import DOMAIN
 from ..naming import naming
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["place_attention"]
 

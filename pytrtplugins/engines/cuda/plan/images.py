@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ....model.ir import dims_of
 from ....model.operator_traits import Trait, operators
+from ....utils.optional import ir
 from ..lower.rewrite import DOMAIN, has_rows
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["image_tensors"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ....model.ir import dtype_of, names_of
+from ....utils.optional import ir
 from ..device.layout import FP8, Format
 from ..device.moves import Expanded, Move, Reshaped, Sliced, Source, Transposed
 from ..device.strided import Strided
@@ -14,9 +14,6 @@ from ..device.text import C_TYPES
 from ..lower.moves import is_mover, moved
 from .plan import Step
 from .tensors import Tensors
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["is_only_moved", "node_moves", "strided", "write_moved"]
 

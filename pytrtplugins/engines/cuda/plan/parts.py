@@ -7,12 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ....tensor import TensorDesc
+from ....utils.optional import ir
 from ...base.fusion import Part
 from .planner import make_plan
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
-
     from ..lower.pipeline import OptionalStep
 
 __all__ = ["parts_of"]

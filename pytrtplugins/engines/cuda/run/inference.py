@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....errors import ExecutionError
 from ....model.proto import node_name
-from ....utils.optional import require
+from ....utils.optional import ir, onnx
 from ....validation import infer_node
 from ....validation.untyped import input_of_same_type
 from ..operators import HOST_INPUTS
 from .values import Value
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["OutputDims", "infer"]
 
@@ -68,15 +65,14 @@ def infer(node: ir.Node, given: Sequence[Value | None], version: int) -> list[tu
         given: What it reads.
         version: Of the operators.
     """
-    onnx, onnx_ir = require("onnx", extra="onnx"), require("onnx_ir", extra="onnx")
-    proto, types, data = onnx_ir.serde.serialize_node(node), dict[str, Any](), dict[str, Any]()
+    proto, types, data = ir.serde.serialize_node(node), dict[str, Any](), dict[str, Any]()
     kept = HOST_INPUTS.get(node.op_type, ())
     for index, value in enumerate(given):
         name = f"input{index}"
         proto.input[index] = "" if value is None else name
         if value is not None:
-            kind = onnx.helper.np_dtype_to_tensor_dtype(value.dtype.numpy)
-            types[name] = onnx.helper.make_tensor_type_proto(kind, value.dims)
+            elements = onnx.helper.np_dtype_to_tensor_dtype(value.dtype.numpy)
+            types[name] = onnx.helper.make_tensor_type_proto(elements, value.dims)
             if index in kept:
                 data[name] = onnx.numpy_helper.from_array(value.numbers(), name)
     schema = None
@@ -92,12 +88,12 @@ def infer(node: ir.Node, given: Sequence[Value | None], version: int) -> list[tu
     for place, (name, output) in enumerate(zip(proto.output, node.outputs, strict=True)):
         kind = found[name].tensor_type if name in found else None
         if kind is not None and kind.elem_type and output.type is None:
-            output.type = onnx_ir.TensorType(onnx_ir.DataType(kind.elem_type))
+            output.type = ir.TensorType(ir.DataType(kind.elem_type))
         elif output.type is None and schema is not None:
             source = input_of_same_type(schema, place, [value is not None for value in given])
             like = None if source is None else given[source]
             if like is not None:
-                output.type = onnx_ir.TensorType(onnx_ir.DataType.from_numpy(like.dtype.numpy))
+                output.type = ir.TensorType(ir.DataType.from_numpy(like.dtype.numpy))
         told = kind is not None and kind.HasField("shape") and all(dim.HasField("dim_value") for dim in kind.shape.dim)
         dims.append(tuple(dim.dim_value for dim in kind.shape.dim) if told and kind is not None else None)
     return dims

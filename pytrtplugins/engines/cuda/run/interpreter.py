@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ....plugin.onnx_node import from_node, is_plugin_node, scales_of
 from ....plugin.policy import GPU_FORMS, RUNNING, chosen_form
 from ....plugin.runner import PluginRunner
 from ....tensor import DType, TensorDesc
-from ....utils.optional import require
+from ....utils.optional import ir
 from ..device.device import Device, Tensor
 from ..device.elements import decoded, encoded, stored
 from ..lower.data_dependent import values_read_by
@@ -26,9 +26,6 @@ from ..operators.attributes import operator_attributes
 from ..plan.tail import Tail
 from .inference import OutputDims, infer
 from .values import Value, stacked
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["Interpreter"]
 
@@ -276,10 +273,9 @@ def _per_place(attributes: Mapping[str, Any], name: str, count: int) -> list[int
 
 def _note_types(node: ir.Node, given: Sequence[Value | None]) -> None:
     """Types of a node's inputs that nobody said, for what asks the node for them."""
-    onnx_ir = require("onnx_ir", extra="onnx")
     for value, found in zip(node.inputs, given, strict=True):
         if value is not None and found is not None and value.type is None:
-            value.type = onnx_ir.TensorType(onnx_ir.DataType.from_numpy(found.dtype.numpy))
+            value.type = ir.TensorType(ir.DataType.from_numpy(found.dtype.numpy))
 
 
 def _last_reads(nodes: Sequence[ir.Node], kept: set[ir.Value]) -> dict[ir.Node, list[ir.Value]]:
