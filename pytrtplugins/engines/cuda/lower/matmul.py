@@ -59,8 +59,8 @@ class FuseMatMuls(Rewrite[_Product]):
             return None
         at = node.attributes
         alpha, beta = at.get_float("alpha", 1.0), at.get_float("beta", 1.0)
-        transposed = gemm and at.get_int("transB", 0) == 1
-        if (gemm and at.get_int("transA", 0) == 1) or not comes_from_constants(node.inputs[1]):  # cases 4 and 1
+        transposed = gemm and at.get_int("transB", 0) != 0
+        if (gemm and at.get_int("transA", 0) != 0) or not comes_from_constants(node.inputs[1]):  # cases 4 and 1
             return None
         origin = node.inputs[1].producer() if node.inputs[1] is not None else None
         origin = origin if is_op(origin, "DequantizeLinear") else None

@@ -25,21 +25,23 @@ _LARGE = 1024
 
 
 def take_weights(model: ir.Model) -> dict[str, npt.NDArray[Any]]:
-    """Take the weights that only convolutions read out of a lowered model; their dims and types stay.
+    """Take the weights of convolutions out of a lowered model, if nothing else reads them; their dims and types stay.
 
     Args:
         model: What `lower` gave; changed in place.
 
     Returns:
-        The weights by name.
+        The weights of all convolutions by name, also those that stay in the model.
     """
     external = require("onnx_ir", extra="onnx").ExternalTensor
     weights: dict[str, npt.NDArray[Any]] = {}
     for name, value in model.graph.initializers.items():
         uses, tensor = value.uses(), value.const_value
-        only_weight = all(is_op(use.node, "Conv", DOMAIN) and use.idx == 1 for use in uses)
-        if uses and only_weight and not value.is_graph_output() and tensor is not None:
-            weights[name] = tensor.numpy()
+        are_weights = [is_op(use.node, "Conv", DOMAIN) and use.idx == 1 for use in uses]
+        if not any(are_weights) or tensor is None:
+            continue
+        weights[name] = tensor.numpy()
+        if all(are_weights) and not value.is_graph_output():
             value.const_value = external(WEIGHTS_LOCATION, None, None, tensor.dtype, shape=tensor.shape, name=name)
     return weights
 
