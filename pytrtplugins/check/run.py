@@ -369,8 +369,4 @@ def _engines(wanted: str | Iterable[str]) -> dict[str, str]:
     if wanted != "available":
         wanted = [wanted] if isinstance(wanted, str) else list(wanted)
     reasons = {name: availability_of(name).reason for name in (names() if wanted == "available" else wanted)}
-    return {
-        name: reason
-        for name, reason in reasons.items()
-        if wanted != "available" or reason or engine_class(name).computes
-    }
+    return {name: reason for name, reason in reasons.items() if wanted != "available" or engine_class(name).computes}

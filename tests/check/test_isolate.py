@@ -28,3 +28,11 @@ def test_the_memory_of_a_process_is_counted_in_bytes():
     before = isolate._data_bytes()
     with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE):
         assert size <= isolate._data_bytes() - before < 2 * size
+
+
+def test_what_would_have_ended_the_process_is_named_with_the_innermost_place():
+    def leave():
+        sys.exit(3)
+
+    end = isolate.run(lambda send: leave(), print, 20)
+    assert end.startswith(f"crash: SystemExit(3) is raised ({__file__}:{leave.__code__.co_firstlineno + 1}, in leave)")

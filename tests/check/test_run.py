@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
 import pytrtplugins as ptp
@@ -9,6 +10,7 @@ from pytrtplugins.check import isolate, run
 from pytrtplugins.check.cases import Case
 from pytrtplugins.check.run import check_names, check_plugin
 from pytrtplugins.check.search import Trial
+from pytrtplugins.engines import registry
 from pytrtplugins.errors import UsageError
 from pytrtplugins.layers import Reorg
 from pytrtplugins.tensor import DType
@@ -41,35 +43,6 @@ class Coded(Enqueued):
 
 def case(*dims, plugin=None, dtype=F, **more):
     return Case(plugin or Plain(), (dims,), (dtype,), **more)
-
-
-def test_a_check_needs_those_before_it_alone_and_what_these_need_of_enqueue():
-    needs = {name: set(run._NEEDS.get(name, ())) for name in NAMES}
-    assert needs.keys() >= run._NEEDS.keys()
-    for name, before in needs.items():
-        assert before <= {*NAMES[: NAMES.index(name)]} | {"clone", "serialization"}, name
-    plain = {
-        "enqueue writes all",
-        "enqueue",
-        "repeated runs",
-        "graph capture",
-        "enqueue on the GPU",
-        "two threads",
-        "independent results",
-    }
-    for name, before in needs.items():
-        for other in before & (plain - {"enqueue on the GPU", "two threads", "graph capture", "repeated runs"}):
-            assert needs[other] <= before, (name, other)
-        if before & {"enqueue writes all", "enqueue on the GPU"} or name in (
-            "enqueue writes all",
-            "enqueue on the GPU",
-        ):
-            assert before >= {"clone", "memory", "input unchanged", "thread order"}, name
-
-
-def test_an_engine_is_asked_after_all_that_would_fail_on_it_too():
-    before = {"clone", "memory", "input unchanged", "thread order", "enqueue writes all", "enqueue", "repeated runs"}
-    assert {*run._ENGINE_NEEDS} == before | {"ONNX node", "decomposition"}
 
 
 def test_checks_run_in_the_order_in_which_each_failure_has_one_cause():
@@ -133,6 +106,8 @@ def test_few_cases_are_the_largest_of_three_plugins_of_at_most_four_axes():
     assert run._select_cases(cases) == [cases[1], cases[6], cases[4]]
     assert run._select_cases(cases[2:3]) == cases[2:3]
     assert run._select_cases([case(2), case(1, 1, 1, 1)]) == [case(1, 1, 1, 1)]
+    several = Case(Plain(), ((1,), (1, 1, 1, 1, 9)), (F, F))
+    assert run._select_cases([case(2), several]) == [case(2)]
 
 
 def test_cases_in_other_formats_are_told_apart_by_their_layouts():
@@ -149,19 +124,73 @@ def test_cases_in_other_formats_are_told_apart_by_their_layouts():
         assert run._step_of_formats(name, run.in_formats, [], []).skip == f"supports_format accepts no other {words}"
 
 
-def test_steps_have_the_cases_that_their_checks_need():
-    cases = [case(2), case(3), case(4, role="other format"), case(5, role="not run")]
-    steps = {step.name: step for step in run._steps(Enqueued(), cases)}
-    assert [*steps] == NAMES
-    assert steps["dims"].needs == ()
-    assert steps["determinism"].needs == ("dims", "formats", "dtypes")
-    assert (steps["batch"].cases, steps["batch"].max_attempts, steps["batch"].apart) == (cases[:2], 80, True)
-    assert (steps["clone"].needs, steps["ONNX node"].apart) == (("dims", "formats", "dtypes", "determinism"), False)
-    assert [len(steps[name].cases) for name in ("two threads", "damaged bytes", "enqueue on the GPU")] == [1, 1, 3]
-    assert steps["damaged bytes"].max_attempts == 10
-    assert list(run._steps(Enqueued(), [])) == []
-    with_reference = list(run._steps(Enqueued(), cases, Plain()))[-1]
-    assert (with_reference.name, with_reference.cases, with_reference.max_attempts) == ("reference", cases[:3], 40)
+STEPS = {  # check → cases, smaller cases that are tried, where it runs, what must have passed before
+    "dims": "2 80 apart: ",
+    "formats": "2 80 apart: dims",
+    "dtypes": "2 80 apart: dims, formats",
+    "determinism": "2 80 apart: dims, formats, dtypes",
+    "half precision": "2 80 apart: BASIC",
+    "symbolic dims": "2 80 apart: BASIC",
+    "batch": "2 80 apart: BASIC",
+    "non-contiguous input": "2 80 apart: BASIC",
+    "serialization": "2 80 apart: BASIC",
+    "damaged bytes": "1 10 apart: BASIC, serialization",
+    "clone": "2 80 apart: BASIC",
+    "memory": "2 80 apart: BASIC, clone",
+    "input unchanged": "2 80 apart: BASIC, memory",
+    "independent results": "2 80 apart: BASIC",
+    "thread order": "2 80 apart: BASIC, clone, memory, input unchanged",
+    "enqueue writes all": "2 80 apart: BASIC, RUNS",
+    "enqueue": "2 80 apart: BASIC, RUNS, enqueue writes all",
+    "graph capture": "2 80 apart: BASIC, RUNS, enqueue writes all, enqueue",
+    "large tensors": "1 0 apart: BASIC, RUNS, enqueue writes all, enqueue",
+    "repeated runs": "2 80 apart: BASIC, RUNS, enqueue writes all, enqueue",
+    "kept inputs": "2 80 apart: BASIC, RUNS, enqueue writes all, enqueue, repeated runs, independent results",
+    "changing dims": "2 80 apart: BASIC, RUNS, enqueue writes all, enqueue, repeated runs",
+    "empty batch": "2 80 apart: BASIC, RUNS, batch, enqueue writes all, enqueue",
+    "enqueue in other types": "1 40 apart: BASIC, RUNS, enqueue writes all, enqueue, graph capture, repeated runs, changing dims, empty batch",
+    "layouts": "1 40 apart: BASIC, RUNS, enqueue writes all, enqueue, graph capture, repeated runs, changing dims, empty batch",
+    "one array twice": "2 80 apart: BASIC, RUNS, enqueue writes all, enqueue",
+    "two threads": "1 10 apart: BASIC, RUNS, enqueue writes all, enqueue, independent results, repeated runs",
+    "int8 pass-through": "2 80 apart: BASIC",
+    "TensorRT builds it": "1 10 apart: BASIC, serialization, clone",
+    "enqueue on the GPU": "4 80 here: BASIC, RUNS",
+    "graph capture on the GPU": "2 80 here: BASIC, RUNS, graph capture, enqueue on the GPU",
+    "two streams on the GPU": "2 80 here: BASIC, RUNS, enqueue on the GPU, two threads",
+    "ONNX node": "1 10 here: BASIC",
+    "decomposition": "1 10 here: BASIC, ONNX node",
+    "reference": "4 40 apart: BASIC, RUNS, enqueue writes all",
+}  # fmt: skip
+GROUPS = {"BASIC": "dims, formats, dtypes, determinism", "RUNS": "clone, memory, input unchanged, thread order"}
+
+
+def test_steps_have_the_cases_that_their_checks_need_and_wait_for_others(monkeypatch):
+    monkeypatch.setattr(isolate, "unavailable_reason", lambda plugin: "")
+    in_formats = [case(4, role="other format"), case(4, role="other format", layouts=("nhwc", "linear"))]
+    plugin, cases = Reorg(stride=2), [case(2), case(3), *in_formats, case(5, role="not run")]
+    found = {}
+    for step in run._steps(plugin, cases, plugin):
+        needs = ", ".join(step.needs)
+        for name, members in GROUPS.items():
+            needs = needs.replace(members, name)
+        found[step.name] = f"{len(step.cases)} {step.max_attempts} {'apart' if step.apart else 'here'}: {needs}"
+    assert found == STEPS
+    assert [*found] == [*NAMES, "reference"]
+    assert {*run._ENGINE_NEEDS} == {
+        *run._RUNS,
+        "enqueue",
+        "enqueue writes all",
+        "repeated runs",
+        "ONNX node",
+        "decomposition",
+    }
+    assert list(run._steps(plugin, [])) == []
+
+
+def test_engines_that_compute_are_tried_and_others_by_name_alone(monkeypatch):
+    assert "null" not in run._engines("available")
+    assert set(run._engines("available")) == {name for name in registry.names() if name != "null"}
+    assert run._engines("null") == run._engines(["null"]) == {"null": ""}
 
 
 @pytest.mark.parametrize(
@@ -195,6 +224,28 @@ def test_the_advice_names_inputs_that_differ():
     two = ptp.plugin(namespace="tests.run", name="Two")(Two)()
     assert "output_dims has 1 parameters, compute 2" in run._advice(two, (), "")
     assert run._advice(Plain(), (), "").startswith("Do: check_plugin(..., shapes=[(1, 3, 8, 8)])")
+
+
+@pytest.mark.parametrize(
+    ("given", "types"),
+    [
+        ((), "FLOAT32 INT32 FLOAT32"),
+        (([1, 2], [3.0]), "INT64 FLOAT32 FLOAT32"),
+        (([1], np.ones(1, np.int32)), "INT64 INT32 INT64"),
+    ],
+)
+def test_the_advice_has_the_types_of_the_inputs_and_an_output_in_the_first_that_is_no_index(given, types):
+    class Both(Plain):
+        def output_dims(self, x, y):
+            return x
+
+        def compute(self, x, y):
+            return x
+
+    both = ptp.plugin(namespace="tests.run", name="Both")(Both)()
+    advice = run._advice(both, run.own_inputs(both, given or None), "")
+    assert f"dtypes = ({', '.join(f'ptp.DType.{name}' for name in types.split())})" in advice
+    assert ("as those that are given" in advice) is bool(given)
 
 
 def test_own_arrays_bring_their_dims_and_variants_are_of_classes_alone():

@@ -2,6 +2,9 @@
 
 import shutil
 import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -187,3 +190,13 @@ def test_compute_sanitizer_finds_it_on_the_gpu(broken, tool, what):
     except UnavailableError as error:
         pytest.skip(str(error).partition("\n")[0])
     assert (tool in found and what in found) if tool else not found, found
+
+
+def test_launches_are_repeated_on_the_gpu_each_array_apart_until_it_has_done_them(monkeypatch):
+    calls = list[object]()
+    device = SimpleNamespace(synchronize=lambda: calls.append("waited"))
+    cupy = SimpleNamespace(cuda=SimpleNamespace(set_allocator=calls.append, Device=lambda: device))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(replay, "repeat", lambda *arguments: calls.append(arguments))
+    replay.main(Path("folder"))
+    assert calls == [None, (Path("folder"), cupy), "waited"]
