@@ -148,8 +148,8 @@ STEPS = {  # check → cases, smaller cases that are tried, where it runs, what 
     "kept inputs": "2 80 apart: BASIC, RUNS, enqueue writes all, enqueue, repeated runs, independent results",
     "changing dims": "2 80 apart: BASIC, RUNS, enqueue writes all, enqueue, repeated runs",
     "empty batch": "2 80 apart: BASIC, RUNS, batch, enqueue writes all, enqueue",
-    "enqueue in other types": "1 40 apart: BASIC, RUNS, enqueue writes all, enqueue, graph capture, repeated runs, changing dims, empty batch",
-    "layouts": "1 40 apart: BASIC, RUNS, enqueue writes all, enqueue, graph capture, repeated runs, changing dims, empty batch",
+    "enqueue in other types": "1 40 apart: BASIC, ENQUEUE",
+    "layouts": "1 40 apart: BASIC, ENQUEUE",
     "one array twice": "2 80 apart: BASIC, RUNS, enqueue writes all, enqueue",
     "two threads": "1 10 apart: BASIC, RUNS, enqueue writes all, enqueue, independent results, repeated runs",
     "int8 pass-through": "2 80 apart: BASIC",
@@ -161,7 +161,11 @@ STEPS = {  # check → cases, smaller cases that are tried, where it runs, what 
     "decomposition": "1 10 here: BASIC, ONNX node",
     "reference": "4 40 apart: BASIC, RUNS, enqueue writes all",
 }  # fmt: skip
-GROUPS = {"BASIC": "dims, formats, dtypes, determinism", "RUNS": "clone, memory, input unchanged, thread order"}
+GROUPS = {
+    "BASIC": "dims, formats, dtypes, determinism",
+    "RUNS": "clone, memory, input unchanged, thread order",
+    "ENQUEUE": "RUNS, enqueue writes all, enqueue, graph capture, repeated runs, changing dims, empty batch",
+}
 
 
 def test_steps_have_the_cases_that_their_checks_need_and_wait_for_others(monkeypatch):

@@ -12,6 +12,7 @@ from darknet2caffe import read_network, to_onnx
 from darknet2caffe.cfg import parse_cfg
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.passes.prepare import in_opset_of_precision
+from tests.engines.cuda.plans import Listed
 
 SAMPLES = Path(__file__).parents[3] / "samples/models"
 DARKNET = Path("/usr/share/darknet/cfg")
@@ -52,3 +53,8 @@ def animals_engine(batch):
 def in_fp8(model, table):
     """A prepared model with Q/DQ in FP8, prepared again."""
     return prepare(quantize(in_opset_of_precision(model, "fp8"), table, precision="fp8"))
+
+
+def pytest_configure(config):
+    if not any(isinstance(plugin, Listed) for plugin in config.pluginmanager.get_plugins()):
+        config.pluginmanager.register(Listed())

@@ -18,6 +18,7 @@ from pytrtplugins.engines.reference.engine import ReferenceEngine
 from pytrtplugins.model.proto import info_dims, info_dtype
 from pytrtplugins.plugin.policy import NO_REQUESTS
 from pytrtplugins.tensor import DType, bind_dims
+from tests.engines.cuda.plans import note_plan
 from tests.measures import relative
 
 
@@ -109,6 +110,7 @@ def host_execution(
     providers = [DirectProvider(device)] if direct else [NumpyProvider(), DirectProvider(device)]
     selector = ConvSelector(device, providers, weights=weights.__getitem__)
     plan = make_plan(lowered, sizes, disable, requested)
+    note_plan(plan)
     execution = Execution(device, plan, selector.launch, outside(plan) if outside else {})
     execution._arena[:] = 0x7F  # NaN in float16, 3e38 in float32: what is read without having been written shows
     execution.weights = weights.__getitem__
