@@ -69,6 +69,8 @@ def test_its_numbers_are_the_plain_kernels(case, room):
     "changes",
     [
         {"rows": 9},
+        {"strides": (2, 1)},
+        {"pads": (0, 0, 0, 1)},
         {"kernel": (3, 3), "pads": (1, 1, 1, 1)},
         {"groups": 2},
         {"x": Format((1, 64, 1, 1), HALF, 68)},
