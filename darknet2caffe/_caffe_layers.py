@@ -132,7 +132,8 @@ def _write_maxpool(layer: layers.Maxpool, writer: CaffeWriter, top: str) -> None
     """
     name, pad = layer.name, layer.pads[0]
     first = layer.padding % 2 if layer.stride == 1 else 0
-    pooled = [pooled_size(into, pad + first, layer.size, layer.stride) for into in layer.input_dims[0][1:]]
+    window = (pad + first, layer.size, layer.stride)
+    pooled = [pooled_size(into, *window, padded=pad + first > 0) for into in layer.input_dims[0][1:]]
     cut = [axis for axis in (2, 3) if (first, layer.dims[axis - 1]) != (0, pooled[axis - 2])]
     result = f"{name}.pooled" if cut else name
     pooling = writer.layer("Pooling", writer.bottoms(layer), result, name=name).pooling_param

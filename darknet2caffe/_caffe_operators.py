@@ -169,7 +169,7 @@ def _pooling(layer: CaffeLayer, graph: CaffeGraph) -> list[Value]:
     sizes = list(zip(x.dims[2:], pad, kernel, stride, strict=True))
     if any(p and p >= k for _, p, k, _ in sizes):
         layer.fail(f"padding {pad} is as large as the window {kernel}, which caffe refuses")
-    out = [pooled_size(*size, up=up) for size in sizes]
+    out = [pooled_size(*size, padded=any(pad), up=up) for size in sizes]
     high = [max(0, (o - 1) * s + k - p - i) for o, (i, p, k, s) in zip(out, sizes, strict=True)]
     if any((o - 1) * s - p >= i for o, (i, p, _, s) in zip(out, sizes, strict=True)):
         layer.fail("its last window lies outside the map")

@@ -188,11 +188,14 @@ class CaffeWriter:
                 file.write(constant.data().data)
 
 
-def pooled_size(into: int, pad: int, size: int, stride: int, *, up: bool = True) -> int:
-    """How many windows caffe's pooling has, rounded up or down (BVLC/caffe, src/caffe/layers/pooling_layer.cpp, Reshape)."""
+def pooled_size(into: int, pad: int, size: int, stride: int, *, padded: bool, up: bool = True) -> int:
+    """How many windows caffe's pooling has, rounded up or down (BVLC/caffe, src/caffe/layers/pooling_layer.cpp, Reshape).
+
+    If one of the two axes is padded, caffe leaves out the last window that lies outside of the map on either axis.
+    """
     left = into + 2 * pad - size
     out = (-(-left // stride) if up else left // stride) + 1
-    return out - 1 if pad and (out - 1) * stride >= into + pad else out
+    return out - 1 if padded and (out - 1) * stride >= into + pad else out
 
 
 def corner(h: int, w: int, y: int = 0, x: int = 0) -> FloatArray:

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from darknet2caffe import read_network, write_darknet
+from darknet2caffe import read_network, to_caffe, write_darknet, write_onnx
 from darknet2caffe.cli import main
 from darknet2caffe.graph import draw_svg
 from tests.darknet2caffe.networks import network
@@ -47,6 +47,14 @@ def test_the_layers_of_darknet_become_nodes_functions_or_standard_operators(file
         model = onnx.load(tmp_path / "a.onnx")
         assert sorted(function.name for function in model.functions) == functions, option
         assert ("Region" in {node.op_type for node in model.graph.node}) == plugins, option
+
+
+def test_without_options_the_files_are_those_of_the_functions_defaults(files, tmp_path):
+    assert run(*files, "-o", tmp_path / "a.onnx", "--caffe", tmp_path / "a") == 0
+    net = read_network(*files)
+    written = [*write_onnx(net, tmp_path / "b.onnx"), *to_caffe(net, tmp_path / "b")]
+    for path, suffix in zip(written, ("onnx", "prototxt", "caffemodel"), strict=True):
+        assert path.read_bytes() == (tmp_path / f"a.{suffix}").read_bytes(), suffix
 
 
 def test_options_may_come_first_and_reach_the_conversion(files, tmp_path):

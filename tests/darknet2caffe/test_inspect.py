@@ -156,14 +156,15 @@ def test_a_layer_of_a_type_that_is_unknown_to_the_table_is_described_by_nothing(
     assert describe(Novel(0, 1, (-1,), ((3, 4, 4),), (3, 4, 4))) == ""
 
 
-def test_the_table_adds_up_operations_and_parameters():
-    net = network()
+def test_the_table_has_each_row_and_adds_up_operations_and_parameters():
+    net, found = network(), rows(network())
     assert table(net).show_footer
-    footers = [column.footer for column in table(net).columns]
-    assert footers[-2:] == [
-        f"{sum(row.bflops for row in rows(net)):.3f}",
-        f"{sum(row.parameters for row in rows(net)):,}",
-    ]
+    columns = {column.header: [*column.cells, column.footer] for column in table(net).columns}
+    assert list(columns) == ["layer", "type", "filters", "size", "input", "output", "BFLOPs", "parameters"]
+    count = sum(row.parameters for row in found)
+    assert columns["BFLOPs"][-1] == f"{sum(row.bflops for row in found):.3f}"
+    assert columns["parameters"] == [*(f"{row.parameters:,}" if row.parameters else "" for row in found), f"{count:,}"]
+    assert columns["type"] == [*(row.type for row in found), "total"]
 
 
 def test_a_row_cannot_be_changed():
