@@ -108,7 +108,7 @@ def _is_convolution(node: ir.Node) -> bool:
 def _is_depthwise(node: ir.Node) -> bool:
     """Whether each output channel depends on the same input channel alone."""
     weights, groups = _weights(node.inputs[1]), node.attributes.get_int("group", 1)
-    return groups > 1 and weights is not None and weights.shape[:2] == (groups, 1)
+    return weights is not None and weights.shape[:2] == (groups, 1)
 
 
 def _weights(value: ir.Value | None) -> npt.NDArray[np.float32] | None:

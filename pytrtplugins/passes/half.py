@@ -230,7 +230,7 @@ class _HalfConverter:
             output, array = node.outputs[0], array_of(node.outputs[0])
             if array is not None and array.dtype == np.float32 and not output.is_graph_output():
                 output.replace_all_uses_with(add_constant(self._graph, str(output.name), array))
-                self._graph.remove(node, safe=True)
+                self._graph.remove(node)
 
     def _cast(self, reader: ir.Node, value: ir.Value, kind: ir.DataType) -> ir.Value:
         """A tensor in another type, before a node that reads it."""
