@@ -1,5 +1,6 @@
 """What cannot be exported is refused with the line of the user's code; values that tracing meets."""
 
+import ast
 import math
 import sys
 from pathlib import Path
@@ -168,6 +169,9 @@ def test_too_many_branches_are_refused():
 
 def test_literals_are_read_by_cpp_as_they_are_meant():
     assert text_literal('a"\\\n\tä\0?') == '"a\\"\\\\\\n\\t\\303\\244\\000?"'
+    for text in map(chr, range(300)):  # literals of C++ and Python's bytes are the same here
+        assert ast.literal_eval("b" + text_literal(text)) == text.encode()
+        assert text_literal(text).isprintable()
     assert int_literal(-(2**63)) == "(-9223372036854775807 - 1)"
     assert float_literal(0.1, "f") == "0.1f"
     assert float_literal(float(np.float32(0.3))) == repr(float(np.float32(0.3)))

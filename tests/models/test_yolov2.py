@@ -133,6 +133,14 @@ def test_without_names_classes_have_numbers():
     assert detector_of(head_with(), names=None).names == ("class 0", "class 1")
 
 
+def test_another_detector_of_an_engine_is_the_same_but_for_its_number_of_boxes():
+    first = detector_of(head_with((1, 1, 2, 0.9, (0.1, 0.9)), (0, 0, 0, 0.8, (0.9, 0.1))), mode="darknet")
+    second = first.another(1)
+    assert (second.engine, second.names, second.context.mode) == (first.engine, first.names, "darknet")
+    image = np.zeros((128, 192, 3), np.uint8)
+    assert second(image) == first(image)[:1]
+
+
 @pytest.mark.parametrize("names", [("cat",), ("cat", "dog", "cow"), ()])
 def test_another_number_of_names_is_refused(names):
     with pytest.raises(UsageError, match="expected 2 class names") as caught:

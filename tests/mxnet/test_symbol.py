@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pytrtplugins.errors import ModelError
-from pytrtplugins.mxnet import read_symbol
+from pytrtplugins.mxnet import read_symbol, symbol
 from tests.mxnet.files import face
 
 
@@ -51,6 +51,15 @@ DAMAGED = {
     "attributes that are no texts": (changed(1, attrs={"scalar": 1}), "'attrs' is {'scalar': 1}"),
     "a node that is no object": (json.dumps({"nodes": [1], "heads": [[0, 0]]}), "node 0 is 1"),
 }
+
+
+def test_as_many_nodes_as_the_limit_are_read(tmp_path, monkeypatch):
+    count = len(json.loads(face().json())["nodes"])
+    monkeypatch.setattr(symbol, "MAX_NODES", count)
+    assert len(read(tmp_path, face().json()).nodes) == count
+    monkeypatch.setattr(symbol, "MAX_NODES", count - 1)
+    with pytest.raises(ModelError, match=f"{count} nodes; expected at most {count - 1}"):
+        read(tmp_path, face().json())
 
 
 @pytest.mark.parametrize("case", DAMAGED)

@@ -5,7 +5,9 @@ import pytest
 
 from benchmarks.node_tests import load_cases
 from pytrtplugins.model.proto import info_dims
-from pytrtplugins.validation.inference import _may_have_values, infer_unchanged
+from pytrtplugins.validation.inference import _can_propagate_values, _may_have_values, infer_unchanged
+from tests.onnx_parts import RELU, body, branches, info, node
+from tests.onnx_parts import model as model_of
 
 
 @pytest.mark.parametrize(
@@ -35,3 +37,27 @@ def test_values_tell_nothing_of_the_models_in_which_none_are_looked_for():
         if not _may_have_values(plain):
             assert onnx.shape_inference.infer_shapes(plain, data_prop=True) == plain, model.graph.name
     assert counts[False] > counts[True] > 100
+
+
+@pytest.mark.parametrize("place", ["input", "output", "value_info", "body", "inner body", "function"])
+def test_values_are_followed_unless_a_row_is_long_or_may_be(place):
+    """A long row among short ones is enough, wherever it is; a table is no row."""
+
+    def network(dims, nodes=(RELU,)):
+        rows = [info("short", [3]), info("row", dims), info("table", [1, 1 << 20])]
+        if place == "function":
+            function = onnx.helper.make_function("local", "F", ["x"], ["y"], nodes, [], value_info=rows)
+            return model_of(RELU, functions=[function])
+        if "body" in place:
+            inner = body(*nodes)
+            inner.value_info.extend(rows)
+            other = body(node("If", "when", "b", then_branch=inner, else_branch=body(RELU, output="y")))
+            return branches(other if place == "inner body" else inner)
+        found = model_of(RELU)
+        getattr(found.graph, place).extend(rows)
+        return found
+
+    assert [_can_propagate_values(network([count])) for count in (1 << 16, (1 << 16) + 1)] == [True, False]
+    if place in ("body", "inner body", "function"):
+        makers = [node("Relu", "x", "a"), node("Tile", "x r", "y")]
+        assert not _can_propagate_values(network([3], makers))

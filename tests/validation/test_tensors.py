@@ -5,7 +5,7 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from pytrtplugins.validation.tensors import _kinds, bits, packed_bytes
+from pytrtplugins.validation.tensors import _kinds, bits, is_external, packed_bytes
 
 TYPES = sorted(name for name, _ in TensorProto.DataType.items() if name not in ("UNDEFINED", "STRING"))
 
@@ -17,3 +17,10 @@ def test_five_elements_are_as_many_entries_and_bytes_as_onnx_writes(name):
     assert len(getattr(typed, _kinds()[kind].field)) == _kinds()[kind].entries(5)
     raw = onnx.numpy_helper.from_array(np.ones(5, onnx.helper.tensor_dtype_to_np_dtype(kind)))
     assert (len(raw.raw_data), packed_bytes(5, kind)) == (packed_bytes(5, kind), -(-5 * bits(kind) // 8))
+
+
+@pytest.mark.parametrize("location", [TensorProto.DEFAULT, TensorProto.EXTERNAL])
+@pytest.mark.parametrize("keys", [[], ["location"]])
+def test_data_are_in_another_file_if_one_of_two_fields_says_so(location, keys):
+    tensor = TensorProto(data_location=location, external_data=[onnx.StringStringEntryProto(key=key) for key in keys])
+    assert is_external(tensor) == (location == TensorProto.EXTERNAL or keys != [])

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image as Pillow
 
 from pytrtplugins.errors import ImageError, MissingExtraError
-from pytrtplugins.vision import decode_image, image, jpeg
+from pytrtplugins.vision import decode_image, device_images, image, jpeg
 from pytrtplugins.vision.jpeg import decode_jpeg, read_header
 
 NOISE = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
@@ -103,6 +103,14 @@ def test_a_header_without_pixels_or_of_another_kind_is_left_to_pillow(place, val
     assert read_header(data).width == 77
     begin = data.index(b"\xff\xc0") + 4 + place
     assert read_header(data[:begin] + value + data[begin + len(value) :]) is None
+
+
+@pytest.mark.parametrize("longest", [76, 77])
+@pytest.mark.parametrize("array", [PIXELS, PIXELS.swapaxes(0, 1)], ids=["wide", "high"])
+def test_the_longer_side_decides_whether_a_device_decodes(monkeypatch, array, longest):
+    monkeypatch.setattr(device_images, "_LONGEST_SIDE", longest)
+    data = encoded(np.ascontiguousarray(array))
+    assert device_images.for_device(data) == (read_header(data) if longest == 77 else None)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 50, 400])

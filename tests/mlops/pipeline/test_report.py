@@ -187,6 +187,16 @@ def test_bars_stand_where_steps_ran():
     assert '<em class="note">reused</em>' in chart
 
 
+def test_times_below_the_bars_stand_where_they_are():
+    """A quarter of two minutes is thirty seconds; only the outermost times are moved into the picture."""
+    chart, times = step_times(run(1, step("a", 0, 120))), ["0", "30 s", "1 min 00 s", "1 min 30 s", "2 min 00 s"]
+    shares = [f"{share}.00" for share in (0, 25, 50, 75, 100)]
+    sides = [" class=first", "", "", "", " class=last"]
+    marks = re.findall(r'<span( class=\w+)? style="left:([\d.]+)%">([^<]*)<', chart)
+    assert marks == list(zip(sides, shares, times, strict=True))
+    assert re.findall(r'<i style="left:([\d.]+)%">', chart) == shares
+
+
 @pytest.mark.parametrize("end", [None, math.nan, -math.inf, 1e308])
 def test_a_run_that_was_killed_or_has_odd_times_is_drawn(tmp_path, end):
     odd = StepRecord("a", "running", False, 1e9, end, math.nan, 1)

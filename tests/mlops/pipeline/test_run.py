@@ -14,6 +14,7 @@ import pytest
 from pytrtplugins.errors import StepError, UsageError
 from pytrtplugins.mlops.pipeline import Pipeline, Resources, Retry, RunRecord, Step
 from pytrtplugins.mlops.pipeline.folder import PipelineFolder
+from pytrtplugins.mlops.pipeline.machine import limited_environment, use_cores
 from pytrtplugins.mlops.pipeline.run import run_pipeline
 from pytrtplugins.mlops.pipeline.scratch import Scratch
 from pytrtplugins.mlops.pipeline.selection import Selection
@@ -178,6 +179,17 @@ def test_a_step_sees_the_cores_and_gpus_that_it_asked_for(run, monkeypatch):
     finally:
         if before:
             os.sched_setaffinity(0, before)
+
+
+@pytest.mark.parametrize(("needed", "cores"), [(0.5, 1), (1, 1), (1.5, 2), (4, 4)])
+def test_a_part_of_a_core_is_a_core(monkeypatch, needed, cores):
+    chosen = []
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {9, 3, 5, 7, 1}, raising=False)
+    monkeypatch.setattr("os.sched_setaffinity", lambda process, some: chosen.append(some), raising=False)
+    step = Step("x", command=("true",), outputs=("o",), resources=Resources(needed))
+    use_cores(step)
+    assert chosen == [[1, 3, 5, 7][:cores]]
+    assert limited_environment(step, {})["OMP_NUM_THREADS"] == str(cores)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 import warnings
+from types import SimpleNamespace
 
 import pytest
 
@@ -132,11 +133,16 @@ def test_a_disk_that_fills_leaves_what_was_finished(data, tmp_path, monkeypatch)
 
 
 def test_a_disk_that_is_too_small_is_refused_at_once(data, tmp_path, monkeypatch):
-    usage = type("Usage", (), {"free": 1000})()
-    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    def make_with(free):
+        monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free))
+        return make(data, tmp_path / "shards")
+
     with pytest.raises(UsageError, match="the disk has 1,000 left") as raised:
-        make(data, tmp_path / "shards")
+        make_with(1000)
     assert "Do: give a folder on another disk" in str(raised.value)
+    with pytest.raises(UsageError):
+        make_with(raised.value.facts["needed"] - 1)
+    assert make_with(raised.value.facts["needed"])
 
 
 def test_ctrl_c_keeps_what_was_finished(data, tmp_path, monkeypatch):
