@@ -242,17 +242,17 @@ def _tokens(text: str, root: Message) -> Iterator[_Token]:
 def _read_fields(message: Message, tokens: Iterator[_Token], closing: str, depth: int) -> None:
     """Fields up to the closing brace, or the end of the file."""
     for token in tokens:
-        if token.text == closing and token.kind in ("mark", "end"):
+        if token.text == closing:  # texts have their quotes here
             return
         if token.kind != "word" or token.text.startswith("-"):
             actual = "the end of the file" if token.kind == "end" else repr(token.text[:40])
             message.fail(f"expected a field's name, found {actual}", line=token.line)
         value = next(tokens)
-        if value.text == ":" and value.kind == "mark":
+        if value.text == ":":
             value = next(tokens)
-        elif value.text not in ("{", "<") or value.kind != "mark":
+        elif value.text not in ("{", "<"):
             message.fail(f"{token.text[:40]}: expected a colon or a brace", line=value.line)
-        if value.text == "[" and value.kind == "mark":
+        if value.text == "[":
             _read_list(message, token, tokens, depth)
         else:
             _read_value(message, token, value, tokens, depth)
@@ -260,7 +260,7 @@ def _read_fields(message: Message, tokens: Iterator[_Token], closing: str, depth
 
 def _read_list(message: Message, name: _Token, tokens: Iterator[_Token], depth: int) -> None:
     for token in tokens:
-        if token.text == "]" and token.kind == "mark":
+        if token.text == "]":
             return
         _read_value(message, name, token, tokens, depth)
 

@@ -52,7 +52,7 @@ def elementwise(op: str, *, broadcast: bool) -> Callable[[Layer], Tensor]:
     return read
 
 
-def scalar(op: str, *, reverse: bool = False) -> Callable[[Layer], Tensor]:
+def scalar(op: str, *, reverse: bool) -> Callable[[Layer], Tensor]:
     """Return the converter of an operator on a tensor and a number; ``reverse``: the number is the first operand."""
 
     def read(layer: Layer) -> Tensor:

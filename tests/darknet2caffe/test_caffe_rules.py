@@ -207,6 +207,36 @@ def test_scales_lie_along_their_axes(tmp_path, fields, axis, shape, bias):
     np.testing.assert_allclose(run(model, X)["a"], X * factors + (shifts[0] if bias else 0), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("fields", "is_taken"),
+    [
+        ("", True),
+        ("axis: 1 num_axes: 1", True),
+        ("axis: 0", False),
+        ("axis: 2", False),
+        ("num_axes: 2", False),
+        ("num_axes: 0", False),
+    ],
+)
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_scale_after_a_batch_norm_lies_along_the_channels_alone(tmp_path, fields, is_taken, bias):
+    text = layer("BatchNorm", tops="n") + layer(
+        "Scale", f"scale_param {{ {fields} bias_term: {str(bias).lower()} }}", "n", "n", "s"
+    )
+    mean, variance, *arrays = (abs(w(4)) for _ in range(3 + bias))
+    files = write_caffe(tmp_path, HEADER + text, n=[mean, variance, [1]], s=arrays)
+    if not is_taken:
+        with pytest.raises(ModelError, match="only a scale for each channel is converted"):
+            from_caffe(*files)
+        return
+    model = from_caffe(*files)
+    assert [node.op_type for node in model.graph.node] == ["BatchNormalization"]
+    mean, deviation, factors, shifts = (
+        a.reshape(-1, 1, 1) for a in (mean, np.sqrt(variance + 1e-5), *arrays, np.zeros(4))[:4]
+    )
+    np.testing.assert_allclose(run(model, X)["n"], (X - mean) / deviation * factors + shifts, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_slopes_are_shared_or_lie_along_the_channels(tmp_path, shared):
     slopes = w(1 if shared else 4)

@@ -113,6 +113,8 @@ def test_a_field_that_nobody_asked_for_is_an_error():
         ("a: }", 1, "expected a value"),
         ("n" * 41 + ": }", 1, r"\bn{40}: expected a value"),
         ("\na: 'x\n'", 2, "not part of protobuf's text format"),
+        ("a { '}' }", 1, "expected a field's name"),
+        ("a '{' b: 1 }", 1, "expected a colon or a brace"),
         ("a: @", 1, "not part of protobuf's text format"),
         ("1: 2", 1, "expected a field's name"),
         ("-a: 2", 1, "expected a field's name"),

@@ -177,6 +177,15 @@ def test_attributes_that_make_no_sense_are_left_to_onnx(attributes):
 
 
 @pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+@pytest.mark.parametrize("size", range(5, 10))
+def test_padding_that_a_pool_chooses_gives_as_many_windows_as_the_specification_says(auto_pad, size):
+    attributes = {"ceil_mode": 1, "auto_pad": auto_pad, "kernel_shape": [2, 2], "strides": [3, 3]}
+    model = pools(("AveragePool", attributes), opset=19, dims=(1, 2, size, 6))
+    begins = size - 1 if auto_pad == "VALID" else size
+    assert sizes(infer_shapes(model).graph.output[0]) == [1, 2, -(-begins // 3), 2]
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER", "VALID"])
 @pytest.mark.parametrize("engine", ["reference", "onnxruntime", "cpu"])
 def test_ceil_mode_has_no_part_in_padding_that_a_pool_chooses_itself(auto_pad, engine):
     attributes = {"ceil_mode": 1, "auto_pad": auto_pad, "kernel_shape": [2, 1], "strides": [3, 2]}

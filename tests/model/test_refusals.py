@@ -14,6 +14,7 @@ from tests.model.networks import Codes, Join, Line, Shuffle, conv_net, network, 
     [
         ("negatve", r"2 nodes has the name 'negatve'.\nNear: 'negative'.\nDo: print", ["negative"]),
         ("Neg", "Near: 'negative'", ["negative"]),  # of an operator
+        ("ative", "Near: 'negative'", ["negative"]),
         ("", "The first are 'relu', 'negative'", []),
     ],
 )
@@ -21,6 +22,15 @@ def test_an_unknown_node_is_answered_with_near_ones_or_the_first(name, message, 
     with pytest.raises(ModelError, match=message) as caught:
         small().replace(name, Line())
     assert caught.value.near == near
+
+
+@pytest.mark.parametrize("name", ["Line", "tests.graph::Line"])
+def test_nodes_of_a_plugin_are_near_its_type_with_and_without_its_domain(name):
+    graph = small()
+    graph.replace("relu", Line(2))
+    with pytest.raises(ModelError) as caught:
+        graph.replace(name, Line())
+    assert caught.value.near[0] == "relu"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("yaml")
 
 from pytrtplugins.errors import FormatError, NoDataError
-from pytrtplugins.utils.data_yaml import DataYaml
+from pytrtplugins.utils.data_yaml import DataYaml, _above_images
 
 
 def parse(text, file="data.yaml"):
@@ -146,3 +146,17 @@ def test_the_parts_must_have_a_folder_in_common(tmp_path):
     (tmp_path / "data.yaml").write_text("{names: [a], path: /, train: tmp, val: usr}")
     with pytest.raises(FormatError, match="the folders of its parts have only / in common"):
         DataYaml.read(tmp_path / "data.yaml")
+
+
+@pytest.mark.parametrize(
+    ("place", "folder"),
+    [
+        ("/a/images/b", "/a"),
+        ("/a/images/images/c", "/a/images"),
+        ("/a/JPEGImages", "/a"),
+        ("/images/b", "/"),
+        ("/a/b", "/a"),
+    ],
+)
+def test_labels_are_beside_the_last_folder_of_images(place, folder):
+    assert _above_images(place) == folder

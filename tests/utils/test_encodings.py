@@ -38,7 +38,7 @@ def test_another_encoding_is_named(text, encoding, name, line):
     assert f"not UTF-8 in line {line}; it seems to be {name}: iconv -f {name} -t UTF-8 converts it" in str(raised.value)
 
 
-@pytest.mark.parametrize("text", ["some names\0 and more of them\n", "a\0\0\0\0b"])
+@pytest.mark.parametrize("text", ["some names\0 and more of them\n", "a\0\0\0\0b", "\0\0a\0", "\0\0\0a"])
 def test_a_few_zeros_are_left_to_the_reader(text):
     assert decode_utf8(text.encode()) == text
 

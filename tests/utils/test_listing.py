@@ -16,6 +16,7 @@ def test_names_beyond_the_most_are_counted():
     assert first_names(["a", "b"], 2) == "'a', 'b'"
     assert first_names([str(number) for number in range(1003)], 2) == "'0', '1' and 1,001 more"
     assert first_names([]) == ""
+    assert first_names([*"abcdefghijkl"]).endswith("'i', 'j' and 2 more")
 
 
 def test_texts_are_joined_as_the_sentence_wants_it():
@@ -31,4 +32,5 @@ def test_some_names_are_short():
 
 def test_lines_beyond_the_most_are_counted():
     assert list(first_lines(["a", "b"], 2)) == ["  a", "  b"]
+    assert list(first_lines([*"abcdefghijkl"]))[9:] == ["  j", "  and 2 more, which --json lists"]
     assert list(first_lines(["a", "b", "c"], 1)) == ["  a", "  and 2 more, which --json lists"]

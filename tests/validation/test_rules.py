@@ -340,7 +340,8 @@ def test_of_several_imports_of_a_domain_the_last_counts():
 @pytest.mark.parametrize(
     ("operator", "place", "known", "source"),
     [("Where", 0, (True, False, True), 2), ("Where", 0, (True, False, False), None), ("Concat", 0, (False,) * 5 + (True,), 5),
-     ("Split", 3, (True, True), 0), ("TopK", 1, (True, True), None), ("Shape", 0, (True,), None), ("RandomNormal", 0, (), None)],
+     ("Split", 3, (True, True), 0), ("TopK", 0, (True, True), 0),
+     ("TopK", 1, (True, True), None), ("Shape", 0, (True,), None), ("RandomNormal", 0, (), None)],
 )  # fmt: skip
 def test_an_output_has_the_type_of_the_first_input_of_its_variable(operator, place, known, source):
     assert input_of_same_type(onnx.defs.get_schema(operator, 18, ""), place, known) == source

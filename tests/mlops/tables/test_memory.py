@@ -48,6 +48,21 @@ def test_on_a_gpu_what_becomes_less_free_is_the_engines(tmp_path, monkeypatch):
     assert (found["gpu"], found["weights"], found["activations"]) == (7, 2, 3)
 
 
+@pytest.mark.parametrize(
+    ("loading", "running", "host", "activations"), [(25, 40, 30, 28), (45, 40, 35, 28), (9, 8, 0, 0)]
+)
+def test_the_peaks_of_loading_and_running_are_counted_from_what_there_was(
+    tmp_path, monkeypatch, loading, running, host, activations
+):
+    """Before loading 10 MiB are in use, before running 12."""
+    ptp.build(scaled(1), engine="reference", progress=False).save(tmp_path / "a.engine")
+    in_use, peaks = iter([10 << 20, 12 << 20]), iter([loading << 20, running << 20])
+    monkeypatch.setattr(memory, "_reset_peak", lambda: next(in_use))
+    monkeypatch.setattr(memory, "_bytes", lambda key: next(peaks))
+    found = memory._main({"modules": [], "path": tmp_path / "a.engine", "batch": 1})
+    assert (found["host"], found["activations"]) == (host, activations)
+
+
 def scaled(rows):
     """A network whose only constant has 6 MiB, and whose output has 6 for each row."""
     return model(

@@ -20,6 +20,16 @@ def reference(model):
     return ptp.build(model, engine="reference", progress=False)
 
 
+def test_the_chart_shows_these_figures_of_each_task_and_columns_have_these_digits(faces):
+    tasks = (VerificationTask(faces, pixels="0..255").figures, ClassificationTask.figures, DetectionTask.figures)
+    assert [[figure.key for figure in figures if figure.drawn] for figures in tasks] == [
+        ["tpr_at_001", "cosine_mean"],
+        ["top1"],
+        ["map50"],
+    ]
+    assert all(figure.digits == (5 if "cosine" in figure.key else 4) for figures in tasks for figure in figures)
+
+
 def test_verification_takes_all_pairs_of_the_data(faces):
     engine = reference(network())
     figures, kept = VerificationTask(faces, pixels="0..255").measure(engine, None)

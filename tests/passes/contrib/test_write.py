@@ -45,8 +45,34 @@ def case(op, *inputs, **options):
     return op, inputs, options
 
 
+ACTIVATIONS = {
+    **{kind: {} for kind in ("Relu", "Sigmoid", "Softplus", "Softsign", "Tanh")},
+    **{
+        "LeakyRelu": {"activation_alpha": 0.2},
+        "Elu": {"activation_alpha": 0.7},
+        "ThresholdedRelu": {"activation_alpha": 0.3},
+    },
+    **{
+        "HardSigmoid": {"activation_alpha": 0.3, "activation_beta": 0.4},
+        "Selu": {"activation_alpha": 1.2, "activation_gamma": 1.3},
+    },
+}
 FUSED = {
     "conv, relu": case("FusedConv", f(1, 4, 8, 8), f(4, 2, 3, 3), group=2, activation="Relu"),
+    **{
+        f"conv, {kind}": case(
+            "FusedConv",
+            f(1, 4, 8, 8),
+            f(4, 4, 3, 3),
+            activation=kind,
+            **({"activation_params": values} if values else {}),
+        )
+        for kind, values in {"HardSigmoid": [0.3, 0.4], "LeakyRelu": [0.2], "Sigmoid": [], "Tanh": []}.items()
+    },
+    **{
+        f"gemm, {kind}": case("FusedGemm", f(3, 8), f(8, 5), activation=kind, **numbers)
+        for kind, numbers in ACTIVATIONS.items()
+    },
     "conv, leaky": (
         "FusedConv",
         [f(1, 3, 8, 8), f(4, 3, 3, 3), f(4)],
@@ -56,9 +82,6 @@ FUSED = {
         "FusedConv",
         [f(1, 3, 8, 8), f(4, 3, 3, 3), f(4), f(1, 4, 8, 8)],
         {"free": (0, 3), "activation": "Clip", "activation_params": [-0.5, 0.5], "pads": [1] * 4},
-    ),
-    "conv, hard sigmoid": case(
-        "FusedConv", f(1, 3, 8, 8), f(4, 3, 3, 3), activation="HardSigmoid", activation_params=[0.3, 0.4]
     ),
     "gemm, leaky": (
         "FusedGemm",

@@ -3,6 +3,7 @@
 import importlib.resources
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -172,9 +173,14 @@ def test_a_fixed_number_of_replicas_has_no_autoscaler(model, tmp_path):
 
 def test_the_image_serves_the_same_models_within_the_same_limits(model, tmp_path):
     limits = Limits(image_bytes=1 << 20)
+    options = Limits(body_bytes=1 << 20, shared_memory_regions=3, urls=("https://example.org",))  # of the command
     extra = tmp_path / "net.engine"
     extra.write_bytes(b"x")
-    export("compose", deployment(model, limits=limits, options={"gpu": 2}, files=[extra]), tmp_path / "out")
+    export(
+        "compose",
+        deployment(model, limits=replace(options, image_bytes=1 << 20), options={"gpu": 2}, files=[extra]),
+        tmp_path / "out",
+    )
     file = TomlFile.read(tmp_path / "out" / "serving.toml")
     [found] = read_models(file, {})
     assert Path(found.target.rpartition(":")[0]).read_text() == Path(model.rpartition(":")[0]).read_text()

@@ -32,9 +32,11 @@ def test_parts_of_skeletons_are_no_classes(data):
 
 
 def test_other_shapes_are_left_out_and_counted(data):
-    text = cvat_xml().replace("</image>", '<polygon label="cat" points="0,0;1,1;0,1"/><tag label="dog"/></image>')
+    shapes = ("polygon", "polyline", "points", "ellipse", "mask", "skeleton", "cuboid")
+    others = "".join(f'<{shape} label="cat" points="0,0;1,1;0,1"/>' for shape in shapes)
+    text = cvat_xml().replace("</image>", f'{others}<tag label="dog"/></image>')
     found = read_labels(rewrite(data, text))
-    assert found.left_out["shapes that are not boxes, left out"] == 3
+    assert found.left_out["shapes that are not boxes, left out"] == 3 * len(shapes)
     assert sum(len(photo.boxes) for photo in found.photos) == 3
 
 
