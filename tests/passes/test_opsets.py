@@ -110,6 +110,15 @@ def test_new_names_are_taken_by_no_graph_around():
     assert len(names) > len([name for node in used(model.graph) for name in node.output])
 
 
+def test_nodes_that_a_conversion_adds_are_named_after_the_node_that_they_serve():
+    model = parsed("(float[2,3,4] x) => (float[2,3,4] y) { s = Softmax <axis = 1> (x) y = Clip <min = 0.5> (s) }", 10)
+    model.graph.node[0].name = "soft"
+    assert [(node.name, node.op_type) for node in with_opset(model, 13).graph.node] == [
+        *(("soft/Shape", "Shape"), ("soft/Flatten", "Flatten"), ("soft", "Softmax"), ("", "Reshape")),
+        *(("y/Constant", "Constant"), ("", "Clip")),
+    ]
+
+
 UNCONVERTIBLE = {
     "Scan": parsed(
         "(float[1,2,3,4] x) => (float[1,3,4] s, float[1,2,3,4] y) {"

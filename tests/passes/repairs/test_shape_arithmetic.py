@@ -35,13 +35,6 @@ def test_what_depends_on_a_free_batch_stays_free():
         np.testing.assert_array_equal(run(found.model, data=x), run(dense("N"), data=x))
 
 
-def test_constants_that_are_nodes_stay_nodes():
-    nodes = "dims = Constant <value = int64[2] {3, 4}> () y = Reshape (data, dims)"
-    found = repair(exported(nodes, {}, [4, 3], "y", opset=13))
-    assert [node.op_type for node in found.model.graph.node] == ["Constant", "Reshape"]
-    assert found.findings == ()
-
-
 def test_arithmetic_with_numbers_of_the_network_stays():
     assert (
         repair(

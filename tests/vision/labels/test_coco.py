@@ -11,6 +11,7 @@ import pytest
 from pytrtplugins.errors import FormatError
 from pytrtplugins.utils.file_set import FileSet
 from pytrtplugins.vision.labels import read_labels
+from pytrtplugins.vision.labels.coco import _id
 from tests.vision.labels.written import CLASSES, SIZE, coco_facts, write_coco
 
 
@@ -101,3 +102,13 @@ def test_a_truncated_file_is_refused(data):
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(FormatError, match="not JSON"):
         read_labels(FileSet(data))
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [(7, 7), (7.0, 7), (7.5, None), ("7", 7), ("007", 7), ("a7", "a7"), ("-7", "-7"), ("\u0667", "\u0667"), ("", None),
+     (True, None), (None, None), ([7], None), ("9" * 5000, "9" * 5000)],
+)  # fmt: skip
+def test_an_id_is_the_same_as_a_number_and_as_a_text(value, key):
+    found = _id(value)
+    assert (found, type(found)) == (key, type(key))
