@@ -200,7 +200,8 @@ def streams(monkeypatch):
 
 @pytest.mark.skipif(not host_backend.available(), reason="no C++ compiler (apt-get install g++)")
 @pytest.mark.parametrize(
-    ("plugin", "form"), [(Doubled(), "enqueue"), (SumAndHalf(), "compute"), (InputAlone(), "compute")]
+    ("plugin", "form"),
+    [(Doubled(), "enqueue"), (SumAndHalf(), "compute"), (Twice(), "compute"), (InputAlone(), "compute")],
 )
 def test_on_a_gpu_the_plugin_is_configured_once_and_queued_with_its_workspace(monkeypatch, streams, plugin, form):
     forms = []

@@ -7,6 +7,8 @@ import numpy as np
 import onnx
 import pytest
 
+from pytrtplugins.errors import UsageError
+from pytrtplugins.mlops.cli.table import _numbers
 from pytrtplugins.vision import save_image
 from tests.mlops.tables.people import network, photos
 
@@ -73,6 +75,17 @@ def test_a_chart_asks_for_matplotlib_before_anything_is_built(pytrt, files, monk
 def test_wrong_words_are_refused_before_anything_is_built(refused, files, words, said):
     assert said in " ".join(refused("table", "face.onnx", "--task", "verification", *QUICK, *words).split())
     assert not (files / "face.table").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("1", (1,)), ("12,1,7", (12, 1, 7)), ("13", None), ("0", None), ("1,,2", None)]
+)
+def test_numbers_reach_the_most(text, numbers):
+    if numbers is not None:
+        assert _numbers(text, "--batch", 12) == numbers
+        return
+    with pytest.raises(UsageError, match=f"--batch {text}: expected numbers from 1 to 12 with commas"):
+        _numbers(text, "--batch", 12)
 
 
 def test_a_list_of_pairs_is_measured_by_folds(pytrt, files, short_measurements):

@@ -1,9 +1,12 @@
 """Limits of what a step may ask for: the largest value is taken, and the next one is refused with its name."""
 
+import importlib
+
 import pytest
 
-from pytrtplugins.errors import PipelineError
+from pytrtplugins.errors import PipelineError, UsageError
 from pytrtplugins.mlops.pipeline import Resources, Retry, Step
+from pytrtplugins.mlops.pipeline.run_function import main
 
 LIMITS = {  # each value that is just taken, and the next that is not
     "cpu": (lambda value: {"resources": Resources(cpu=value)}, [(4096, 4096.001), (0.001, 0)]),
@@ -22,3 +25,16 @@ def test_the_largest_and_the_smallest_value_of_each_limit(name, options, taken, 
     assert step.command == ("true",)
     with pytest.raises(PipelineError, match=name.replace("_", ".")):
         Step("a", command=("true",), **options(refused))
+
+
+CALL = '{"inputs": ["a", "b"], "outputs": ["c"], "parameters": {"size": 3}}'
+
+
+def test_a_function_is_called_with_what_the_step_has(tmp_path, monkeypatch):
+    (tmp_path / "of_a_step.py").write_text("calls, number = [], 7\ndef call(**given): calls.append(given)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    main(["of_a_step:call", CALL])
+    assert importlib.import_module("of_a_step").calls == [{"inputs": ("a", "b"), "outputs": ("c",), "size": 3}]
+    for name in ("number", "absent"):
+        with pytest.raises(UsageError, match=f"of_a_step has no function {name}"):
+            main([f"of_a_step:{name}", CALL])
