@@ -240,10 +240,10 @@ def test_the_advice_names_inputs_that_differ():
 )
 def test_the_advice_has_the_types_of_the_inputs_and_an_output_in_the_first_that_is_no_index(given, types):
     class Both(Plain):
-        def output_dims(self, x, y):
+        def output_dims(self, x, y):  # type: ignore[override]
             return x
 
-        def compute(self, x, y):
+        def compute(self, x, y):  # type: ignore[override]
             return x
 
     both = ptp.plugin(namespace="tests.run", name="Both")(Both)()

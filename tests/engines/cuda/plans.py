@@ -1,7 +1,8 @@
 """Which plans and kernels the networks of tests become: ``python -m tests.engines.cuda.plans`` lists them.
 
 plans.txt has a line for each test in `FOLDERS`: how many steps of each kind its plans have, a checksum of these plans, a
-checksum of the source of its generated kernels, and the test. A change of one of them may be wanted, and is to be seen.
+checksum of what is generated for its kernels, without the files in kernels/engine, and the test. A change of one of them may be wanted,
+and is to be seen.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import onnx
 import pytest
 
 from pytrtplugins.engines.cuda.device.generated import GeneratedKernel
+from pytrtplugins.engines.cuda.device.source import KERNELS, sources
 from tests.engines.cuda.operators.steps import steps_text
 
 LIST = Path(__file__).with_suffix(".txt")
@@ -36,6 +38,14 @@ def _facts(plan: Any) -> str:
     steps = [f"{step.kind} {step.op} {step.name} {step.inputs} {step.outputs} {step.capturable}" for step in plan.steps]
     tensors = [f"{name} {placed.format} {placed.storage} {placed.offset}" for name, placed in plan.tensors.items()]
     return "\n".join([*steps, *tensors, f"{plan.memory} {plan.schedule} {plan.inputs} {plan.outputs}"])
+
+
+@functools.cache
+def _generated(text: str) -> str:
+    """The source of a kernel without the files that it begins with or includes."""
+    for file in sorted(KERNELS.glob("*.cu")):
+        text = text.replace(sources(file.name), file.name)
+    return text
 
 
 def _line() -> str:
@@ -70,14 +80,14 @@ class Listed:
         make = GeneratedKernel.__init__
 
         def noted(self: Any, device: Any, text: str, *arguments: Any, **more: Any) -> None:
-            _kernels.add(f"{text}{arguments}{more}")
+            _kernels.add(f"{_generated(text)}{arguments}{more}")
             make(self, device, text, *arguments, **more)
 
-        GeneratedKernel.__init__ = noted  # type: ignore[method-assign]
+        GeneratedKernel.__init__ = noted
         try:
             result = yield
         finally:
-            GeneratedKernel.__init__ = make  # type: ignore[method-assign]
+            GeneratedKernel.__init__ = make
         if _plans or _kernels:
             name, line = f"{path.relative_to(HERE)}::{item.name}", _line()
             if self._lines is not None:

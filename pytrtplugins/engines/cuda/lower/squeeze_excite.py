@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ....model.ir import add_constant, array_of, dims_of, dtype_of, is_op, only_read_by, operand, swap
 from ....tensor import DType
-from ....utils.optional import require
+from ....utils.optional import ir
 from ....utils.override import override
 from .rewrite import DOMAIN, Rewrite, convolution_before, has_residual, scale_of, weight_dims
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["FuseSqueezeExcite"]
 
@@ -97,7 +94,7 @@ class FuseSqueezeExcite(Rewrite[_Block]):
             add_constant(graph, f"{name}.constant{index}", np.asarray(array, np.float32))
             for index, array in enumerate(match.constants)
         ]
-        fused = require("onnx_ir", extra="onnx").node(
+        fused = ir.node(
             "SqueezeExcite", [match.x, *constants], match.attributes, domain=DOMAIN, name=match.nodes[-1].name
         )
         graph.insert_before(match.nodes[-1], fused)
