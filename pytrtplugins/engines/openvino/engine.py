@@ -38,7 +38,7 @@ from ..host.timing import run_seconds
 from .compiled import CompiledNetwork, Request
 from .constant_keys import has_constant_keys
 from .context import CpuContext
-from .core import make_core
+from .core import compiling_core, make_core
 from .fallback import (
     FALLBACK,
     HOST,
@@ -287,8 +287,10 @@ class CpuEngine(HostEngine):
         apart = {"SNIPPETS_MODE": "DISABLE"} if has_constant_keys(network) else {}  # each node has a kernel of its own
 
         def compiled_network(float_type: str) -> CompiledNetwork:
-            compiling = partial(core.compile_model, network, "CPU", {**self._config(float_type), **apart})
-            return CompiledNetwork(compiling, network.is_dynamic())
+            config = {**self._config(float_type), **apart}
+            return CompiledNetwork(
+                partial(compiling_core().compile_model, network, "CPU", config), network.is_dynamic()
+            )
 
         if (
             self.precision != "bf16" or "bf16" in layer_types(self.model).values()

@@ -26,7 +26,7 @@ from ..base.failures import as_error, shorten_message
 from ..host.ort_session import Submodel, Submodels, make_session
 from .bounds import Bounds
 from .conditions import has_other_factors
-from .core import make_core
+from .core import compiling_core
 from .known_errors import KNOWN_ERRORS, KnownError
 from .usage import EMPTY, HUGE, INFINITE, LONG, NAN, NEGATIVE, ZERO, Facts, Usage
 
@@ -229,7 +229,7 @@ def _peculiarity(array: npt.NDArray[Any]) -> str:
 
 def unreadable(model: onnx.ModelProto, known_errors: Mapping[int, str]) -> dict[int, str]:
     """Index of each node that OpenVINO cannot compile by itself, beyond those that are known; and why."""
-    core, typed = make_core(), infer_shapes(model)
+    core, typed = compiling_core(), infer_shapes(model)
     submodels, refused = Submodels(typed), {}
     for index, node in enumerate(typed.graph.node):
         if index in known_errors or any(is_plugin_node(item) for item in walk([node])):
