@@ -156,6 +156,7 @@ std::vector<TensorDesc> allDescsFromPython(py::iterable const& all) {
 
 Binding bindArray(py::handle array, std::string const& name, bool writable) {
     Binding binding;
+    binding.array = py::reinterpret_borrow<py::object>(array);
     py::object interface;
     bool contiguous = true;
     if (py::isinstance<py::array>(array)) {

@@ -27,6 +27,7 @@ py::list toPython(std::vector<TensorDesc> const& descs, std::string const& prefi
 
 // An array of a run: what it is and where its elements lie.
 struct Binding {
+    py::object array;  // held, since an iterator's array has no other owner, and a list may change during the run
     TensorDesc desc;
     void* data = nullptr;
     Device device = Device::kCPU;

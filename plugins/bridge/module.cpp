@@ -69,13 +69,13 @@ using Layouts = std::vector<Layout>;
 
 // The arrays of one call, checked against the plugin's own rules so that nothing is written beyond an output's end.
 struct Call {
+    std::vector<Binding> bound;
     std::vector<TensorDesc> inputDescs, outputDescs;
     std::vector<void const*> inputs;
     std::vector<void*> outputs;
     Device device = Device::kCPU;
 
     Call(Plugin const& plugin, py::iterable const& ins, py::iterable const& outs, Layouts const& layouts = {}) {
-        std::vector<Binding> bound;
         for (py::handle array : ins) bound.push_back(bindArray(array, "input " + std::to_string(bound.size()), false));
         for (Binding const& one : bound) {
             inputDescs.push_back(one.desc);

@@ -84,6 +84,15 @@ def test_two_outputs_of_other_types_through_a_workspace(acme):
     np.testing.assert_array_equal(sign, np.sign(y).astype(np.int8))
 
 
+def test_arrays_that_nobody_else_holds_live_as_long_as_the_run(acme):
+    from pytrtplugins import _native
+
+    y, sign = np.empty((1, 1, 1, 1 << 18), np.float32), np.empty((1, 1, 1, 1 << 18), np.int8)
+    inputs = (np.full((1, 2, 1, 1 << 18), value, np.float32) for value in (1, 2))
+    _native.run(acme.PairSums().handle, inputs, [y, sign])
+    np.testing.assert_array_equal(y, np.full_like(y, 6))
+
+
 VALUES = {
     "flag": False, "count": -(2**63), "label": "Ünïcode\n", "flags": (), "counts": (1, 2**63 - 1), "weights": (0.1, np.inf),
     "labels": ("", "ß"), "table": np.arange(6, dtype=np.int8).reshape(2, 3), "factor": -0.0,
