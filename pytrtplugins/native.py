@@ -207,9 +207,9 @@ class NativePlugin(Plugin):
         self.handle.terminate()
 
     def compute(self, *inputs: Array) -> Any:
-        """Run a clone from configuration to termination; inputs that are not contiguous are copied."""
+        """Run a clone from configuration to termination; inputs that are not contiguous, or in the other byte order, are copied."""
         xp = array_namespace(inputs[0])
-        arrays = [xp.asarray(array, order="C") for array in inputs]
+        arrays = [xp.asarray(array, array.dtype.newbyteorder("="), order="C") for array in inputs]
         dims = self.all_output_dims([array.shape for array in arrays])
         dtypes = self.all_output_dtypes([DType.of(array) for array in arrays], len(dims))
         outputs = [xp.empty(shape, dtype.numpy) for shape, dtype in zip(dims, dtypes, strict=True)]

@@ -161,7 +161,9 @@ Binding bindArray(py::handle array, std::string const& name, bool writable) {
     bool contiguous = true;
     if (py::isinstance<py::array>(array)) {
         interface = array.attr("__array_interface__");
-        contiguous = (py::reinterpret_borrow<py::array>(array).flags() & py::array::c_style) != 0;
+        auto const given = py::reinterpret_borrow<py::array>(array);
+        contiguous = (given.flags() & py::array::c_style) != 0;
+        if (std::strchr("=|", given.dtype().byteorder()) == nullptr) throw PluginError(name + " is in the other byte order");
     } else if (py::hasattr(array, "__cuda_array_interface__")) {
         interface = array.attr("__cuda_array_interface__");
         contiguous = py::dict(interface).attr("get")("strides").is_none();

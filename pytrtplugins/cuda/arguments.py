@@ -111,6 +111,8 @@ def _array(signature: Signature, parameter: Parameter, value: Any, devices: dict
 
 
 def _check_dtype(signature: Signature, parameter: Parameter, dtype: np.dtype[Any]) -> None:
+    if not dtype.isnative:
+        raise _wrong(signature, parameter, f"the array is in the other byte order; take its astype(numpy.{dtype.name})")
     wanted = C_TYPES.get(parameter.type)
     if wanted is not None and dtype.name != wanted:
         raise _wrong(signature, parameter, f"expected an array of {wanted}, found {dtype}")

@@ -95,6 +95,10 @@ def test_every_size_is_covered_once_whatever_the_block(n, block, factor):
         (("x", "half", 4, 2.0, True), r"`T\* y`: expected an array of float32 as the first one is, found float16"),
         (("x", "strided", 4, 2.0, True), r"`T\* y`: the array is not contiguous"),
         (("x", "frozen", 4, 2.0, True), r"`T\* y`: the array is read-only"),
+        (
+            ("x", "swapped", 4, 2.0, True),
+            r"`T\* y`: the array is in the other byte order; take its astype\(numpy.float32\)",
+        ),
         ((None, None, 4, 2.0, True), r"no array says what T is"),
         (("complex", "complex", 4, 2.0, True), r"T cannot be complex64"),
         (("x", "constant", 4, 2.0, True), r"`T\* y`: a Constant cannot be written"),
@@ -105,7 +109,8 @@ def test_a_wrong_argument_is_named(affine, arguments, message):
     frozen.flags.writeable = False
     arrays = {
         "x": np.zeros(4, np.float32), "y": np.zeros(4, np.float32), "half": np.zeros(4, np.float16), "frozen": frozen,
-        "strided": np.zeros(8, np.float32)[::2], "complex": np.zeros(4, np.complex64),
+        "swapped": np.zeros(4, np.dtype(np.float32).newbyteorder()), "strided": np.zeros(8, np.float32)[::2],
+        "complex": np.zeros(4, np.complex64),
         "constant": Constant(np.zeros(4, np.float32)),
     }  # fmt: skip
     given = [arrays.get(value, value) if isinstance(value, str) else value for value in arguments]

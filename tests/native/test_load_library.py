@@ -84,6 +84,11 @@ def test_two_outputs_of_other_types_through_a_workspace(acme):
     np.testing.assert_array_equal(sign, np.sign(y).astype(np.int8))
 
 
+def test_inputs_in_the_other_byte_order_are_converted(acme):
+    x = np.arange(4, dtype=np.dtype(np.float32).newbyteorder())
+    np.testing.assert_array_equal(acme.Scale(factor=3).compute(x), 3 * x)
+
+
 def test_arrays_that_nobody_else_holds_live_as_long_as_the_run(acme):
     from pytrtplugins import _native
 
@@ -152,6 +157,7 @@ def test_enqueue_refuses_outputs_that_it_would_write_beyond(acme):
         (np.empty(3, np.float32), "float32"),
         (np.empty(4, np.float16), "float16"),
         (np.empty(8, np.float32)[::2], "not contiguous"),
+        (np.empty(4, np.dtype(np.float32).newbyteorder()), "output 0 is in the other byte order"),
         (np.broadcast_to(np.float32(1), 4), "read-only|not contiguous"),
     ]:
         with pytest.raises(PluginError, match=text):
