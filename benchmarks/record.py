@@ -13,12 +13,7 @@ from .pages.results import write_json
 
 
 class Record:
-    """A plugin of pytest; rows that failed, or were cut off, are not in the record.
-
-    Args:
-        path: Where it is written.
-        facts: What it says beside its rows.
-    """
+    """A plugin of pytest; rows that failed, or were cut off, are not in the record."""
 
     def __init__(self, path: Path, facts: Mapping[str, Any] | None = None) -> None:
         self._path, self._facts = path, facts or {}

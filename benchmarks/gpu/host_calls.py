@@ -36,11 +36,7 @@ class Library(NamedTuple):
 
 
 class DlpackOnly:
-    """An array that can be had by DLPack alone.
-
-    Args:
-        array: CuPy's.
-    """
+    """An array that can be had by DLPack alone."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -48,11 +44,7 @@ class DlpackOnly:
 
 
 class InterfaceOnly:
-    """An array that has ``__cuda_array_interface__`` alone.
-
-    Args:
-        array: CuPy's.
-    """
+    """An array that has ``__cuda_array_interface__`` alone."""
 
     def __init__(self, array: Any) -> None:
         self._array = array

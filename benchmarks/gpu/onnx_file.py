@@ -68,12 +68,7 @@ PEERS: dict[str, Make] = {
 
 
 class Record:
-    """Rows that are on the disk after each step.
-
-    Args:
-        path: Where they are written; None: nowhere.
-        facts: What else the file says.
-    """
+    """Rows that are on the disk after each step."""
 
     def __init__(self, path: Path | None, facts: Mapping[str, Any]) -> None:
         self._path, self._facts, self._began = path, dict(facts), time.perf_counter()

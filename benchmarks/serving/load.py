@@ -102,11 +102,7 @@ class Outcome:
 
 
 class Clients:
-    """Processes that send loads.
-
-    Args:
-        count: How many.
-    """
+    """Processes that send loads."""
 
     def __init__(self, count: int) -> None:
         self._pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"))

@@ -74,11 +74,7 @@ class Wire(asyncio.Transport):
 
 
 class Load:
-    """Connections that ask again once they are answered, as those of `closed`.
-
-    Args:
-        server: Of uvicorn.
-    """
+    """Connections that ask again once they are answered, as those of `closed`."""
 
     def __init__(self, server: Any) -> None:
         self._loop, config = asyncio.get_running_loop(), server.config

@@ -62,11 +62,7 @@ def check_driver() -> None:
 
 
 class Driver:
-    """The driver's functions.
-
-    Args:
-        api: What has the functions under CUDA's names, as ``cuda.bindings.driver`` has them.
-    """
+    """The driver's functions."""
 
     def __init__(self, api: Any) -> None:
         self.api = api
@@ -144,13 +140,7 @@ def _unload(on: Driver, handle: Any, context: Any, process: int) -> None:
 
 
 class Function:
-    """One kernel of a module, which it keeps loaded.
-
-    Args:
-        module: The module.
-        name: The linker's.
-        shared_bytes: Dynamic shared memory of its blocks.
-    """
+    """One kernel of a module, which it keeps loaded."""
 
     def __init__(self, module: Module, name: str, shared_bytes: int = 0) -> None:
         self.module, self.shared_bytes = module, shared_bytes

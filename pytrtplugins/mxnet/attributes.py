@@ -37,11 +37,7 @@ _WITHOUT_EFFECT = frozenset(
 
 
 class Attributes:
-    """The attributes of one node. `finish` refuses those that were not read, since they might change the result.
-
-    Args:
-        node: The node.
-    """
+    """The attributes of one node. `finish` refuses those that were not read, since they might change the result."""
 
     def __init__(self, node: Node) -> None:
         self.node = node

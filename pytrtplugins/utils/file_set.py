@@ -29,9 +29,6 @@ class FileSet:
 
     A folder that holds tars instead of ``images/`` counts as its tars and its other files. A data.yaml counts as the folder that it names.
 
-    Args:
-        source: A folder, a tar or a data.yaml, or several.
-
     Raises:
         NoDataError: a path does not exist.
         FormatError: a tar or a data.yaml cannot be read.

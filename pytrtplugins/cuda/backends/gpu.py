@@ -83,9 +83,6 @@ class Library(ABC):
 class CupyLibrary(Library):
     """CuPy.
 
-    Args:
-        compiler: ``"auto"`` or ``"nvcc"``, as `compile_unit` takes it.
-
     Raises:
         UnavailableError: there is no GPU.
     """

@@ -23,10 +23,6 @@ class WriteCodes(Pass):
     """Replace DQ → plugin → Q by the plugin on int8 codes, for plugins with ``int8 = "requantize"`` that run `enqueue`.
 
     The node gets the attribute `SCALES`. Other forms, `compute` and decompositions, compute on the numbers that the codes stand for.
-
-    Args:
-        forms: The engine's ``plugin_forms``.
-        requested: Plugin → the form that the user asks for.
     """
 
     name: ClassVar[str] = "write-codes"

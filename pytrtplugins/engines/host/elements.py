@@ -27,13 +27,7 @@ _FUSED = frozenset(
 
 
 class GuardedSession(Session):
-    """A session of a model with kernels that can crash on empty tensors; for such inputs, another session without them runs.
-
-    Args:
-        make: Makes the session.
-        model: Its model.
-        make_plain: Makes a session of another model, without optimizers, which would make those kernels again.
-    """
+    """A session of a model with kernels that can crash on empty tensors; for such inputs, another session without them runs."""
 
     def __init__(
         self, make: Callable[[], Any], model: onnx.ModelProto, make_plain: Callable[[onnx.ModelProto], Any]

@@ -19,11 +19,7 @@ __all__ = ["Session"]
 
 
 class Session:
-    """An onnxruntime session that threads share. A forked child makes it again, since it lacks the parent's threads.
-
-    Args:
-        make: Makes it.
-    """
+    """An onnxruntime session that threads share. A forked child makes it again, since it lacks the parent's threads."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make, self._making = make, ForkLock()

@@ -29,9 +29,6 @@ class ParserForm(Pass):
     Plugin nodes carry how many outputs they have, and as bytes what attributes cannot carry. A plugin between Q/DQ that
     takes int8 gets int8 and gives int8, with the scales as attributes: TensorRT does not fuse Q/DQ into plugins. Equations of Einsum
     have small letters, the only ones that it reads.
-
-    Args:
-        requested: Plugin → the form that the user asks for.
     """
 
     name: ClassVar[str] = "parser-form"

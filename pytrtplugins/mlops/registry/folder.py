@@ -45,9 +45,6 @@ class Folder:
 
     A version is there once its manifest has its name; a change of a stage, once the history has been renamed. Whoever reads needs no lock.
     Anything in it but folders and regular files is refused.
-
-    Args:
-        path: Of the folder.
     """
 
     def __init__(self, path: Path) -> None:

@@ -36,12 +36,7 @@ def stored_bytes(photo_bytes: int, boxes: int) -> int:
 
 
 class ShardWriter:
-    """Writes photos into a tar, and collects its index.
-
-    Args:
-        file: The tar, which is written from its beginning on.
-        classes: Names, in the order of their numbers.
-    """
+    """Writes photos into a tar, and collects its index."""
 
     def __init__(self, file: BinaryIO, classes: Sequence[str]) -> None:
         self._file, self._classes = file, classes

@@ -26,12 +26,7 @@ class UnknownTypeError(Exception):
 
 
 class ContribNode:
-    """One node. In a function body its inputs are ``x0``, ``x1`` and so on, and its outputs ``y0``, ``y1``.
-
-    Args:
-        node: The node.
-        types: Types of the tensors that are known.
-    """
+    """One node. In a function body its inputs are ``x0``, ``x1`` and so on, and its outputs ``y0``, ``y1``."""
 
     def __init__(self, node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto]) -> None:
         self.node, self._types, self._attributes = node, types, node_attributes(node)

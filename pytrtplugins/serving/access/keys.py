@@ -75,10 +75,6 @@ class Key:
 class Keyring:
     """The keys of a file, with their rate limits.
 
-    Args:
-        path: The file.
-        meter: Counts requests.
-
     Raises:
         FormatError: it is not what it should be.
     """

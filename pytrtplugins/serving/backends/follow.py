@@ -35,13 +35,7 @@ async def follow_registry(backend: VersionedBackend, every_s: float | None = Non
 
 
 class _RegistryFollower:
-    """A served version whose engine file comes from a registry.
-
-    Args:
-        backend: Loads it.
-        number: Its number there.
-        service: What is known of it.
-    """
+    """A served version whose engine file comes from a registry."""
 
     def __init__(self, backend: VersionedBackend, number: int, service: Service) -> None:
         self._backend, self._number, self._service = backend, number, service

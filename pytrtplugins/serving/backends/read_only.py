@@ -19,12 +19,7 @@ OF_SEVERAL = (
 
 
 class ReadOnlyBackend:
-    """A backend whose models clients can neither load nor unload.
-
-    Args:
-        backend: Does all else.
-        reason: Why, and what to do.
-    """
+    """A backend whose models clients can neither load nor unload."""
 
     def __init__(self, backend: Backend, reason: str = REMOTE_CONTROL_REFUSED) -> None:
         self._backend, self._reason = backend, reason

@@ -25,9 +25,6 @@ class Admission:
     Where there are too many, a new one takes the place of the one that has been silent longest since it was made; where all others have
     asked something, the new one is told so. So clients that only connect cannot keep others out. One timer closes those that are silent
     for too long.
-
-    Args:
-        limits: On connections, and on the time of a head.
     """
 
     def __init__(self, limits: Limits) -> None:

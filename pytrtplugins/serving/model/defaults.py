@@ -37,11 +37,7 @@ _BATCH = 8  # images that a CPU computes together: with more it gains little, an
 
 
 class Tensors(Model):
-    """Serve any engine: arrays in, arrays out.
-
-    Args:
-        engine: Built or loaded.
-    """
+    """Serve any engine: arrays in, arrays out."""
 
     def __init__(self, engine: Engine | None = None) -> None:
         super().__init__()

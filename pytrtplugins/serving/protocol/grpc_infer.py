@@ -41,12 +41,7 @@ _STREAMED = 64  # requests of one stream that are computed at a time
 
 
 class Inference:
-    """Answers inference requests over gRPC.
-
-    Args:
-        services: What is served.
-        codec: Gives what a model takes and gives.
-    """
+    """Answers inference requests over gRPC."""
 
     def __init__(self, services: Services, codec: Callable[[Service], Codec]) -> None:
         self._services, self._codec = services, codec

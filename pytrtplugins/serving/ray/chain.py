@@ -46,12 +46,7 @@ def check_chain(specs: Sequence[ModelSpec]) -> None:
 
 
 class Engines:
-    """The models, in a replica that computes.
-
-    Args:
-        specs: What is served.
-        limits: Of requests.
-    """
+    """The models, in a replica that computes."""
 
     def __init__(self, specs: Sequence[ModelSpec], limits: Limits) -> None:
         self.backend = ReplicaBackend(specs, limits)
@@ -70,13 +65,7 @@ class Engines:
 
 
 class ChainBackend(FixedBackend):
-    """Backend of a replica that decodes: sends requests to computing replicas.
-
-    Args:
-        specs: What is served.
-        limits: Of requests.
-        engines: Ray's handle of the deployment of `Engines`.
-    """
+    """Backend of a replica that decodes: sends requests to computing replicas."""
 
     def __init__(self, specs: Sequence[ModelSpec], limits: Limits, engines: Any) -> None:
         workers, counts = threads_for_files(), Counts(len(specs))

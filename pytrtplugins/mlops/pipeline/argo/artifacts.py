@@ -21,12 +21,7 @@ _SHOWN = {".json", ".yaml", ".txt", ".md", ".html", ".csv", ".png", ".svg"}
 
 
 class Artifacts:
-    """Names and keys of a pipeline's artifacts.
-
-    Args:
-        pipeline: Whose files they are.
-        target: Where they are kept.
-    """
+    """Names and keys of a pipeline's artifacts."""
 
     def __init__(self, pipeline: Pipeline, target: ArgoTarget) -> None:
         self._pipeline, self._target = pipeline, target

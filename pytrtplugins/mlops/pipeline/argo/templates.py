@@ -29,13 +29,7 @@ _MEMOIZED_FOR = "8760h"
 
 
 class Templates:
-    """Makes the template of each step.
-
-    Args:
-        found: The pipeline, and where its parameters go.
-        target: The cluster.
-        artifacts: The pipeline's files.
-    """
+    """Makes the template of each step."""
 
     def __init__(self, live: LivePipeline, target: ArgoTarget, artifacts: Artifacts) -> None:
         self._found, self._target, self._artifacts = live, target, artifacts
