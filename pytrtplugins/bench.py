@@ -214,7 +214,7 @@ def bench(
                 build_s = time.perf_counter() - begin
                 arrays = arrays or make(engine)
                 context = stack.enter_context(engine.create_context())
-                outputs = _copy_outputs(context.run(arrays))
+                outputs = {name: np.array(array) for name, array in context.run(arrays).items()}
             except UsageError:
                 raise
             except PytrtpluginsError as error:
@@ -333,10 +333,6 @@ def _distance(actual: Any, expected: Any) -> float:
     if difference == 0:
         return 0.0
     return difference / norm if norm and np.isfinite(difference) else float("inf")
-
-
-def _copy_outputs(outputs: Arrays) -> Arrays:
-    return {name: np.array(array) for name, array in outputs.items()}
 
 
 def _cupy() -> Any:

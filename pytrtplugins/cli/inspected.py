@@ -39,7 +39,10 @@ def model_facts(model: onnx.ModelProto, file: str) -> ModelFacts:
         len(graph.node),
         sum(int(np.prod(tensor.dims)) for tensor in graph.initializer),
         model.ByteSize(),
-        (*map(_tensor_facts, given_inputs(graph)), *(_tensor("output", value) for value in graph.output)),
+        (
+            *(_tensor("input", value) for value in given_inputs(graph)),
+            *(_tensor("output", value) for value in graph.output),
+        ),
         dict(counts.most_common()),
         tuple(PluginFacts(node.name, _operator(node), _fields(node)) for node in graph.node if is_plugin_node(node)),
         dict(beyond.most_common()),
@@ -115,10 +118,6 @@ def _unknown_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
 
 def _operator(node: onnx.NodeProto) -> str:
     return f"{node.domain}.{node.op_type}".lstrip(".")
-
-
-def _tensor_facts(value: onnx.ValueInfoProto) -> TensorFacts:
-    return _tensor("input", value)
 
 
 def _tensor(side: str, value: onnx.ValueInfoProto) -> TensorFacts:

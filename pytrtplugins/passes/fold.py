@@ -67,7 +67,7 @@ def _fold(graph: ir.Graph, layer: ir.Node, norm: ir.Node, used_names: set[str | 
     with np.errstate(all="ignore"):  # a negative variance gives NaN, here as in a run
         factor = scale / np.sqrt(variance + epsilon)
         folded = _scale_filters(layer, weight, factor)
-        added = 0 if bias is None else bias.reshape(-1) * _beta(layer)
+        added = 0 if bias is None else bias.reshape(-1) * layer.attributes.get_float("beta", 1.0)
         shifted = shift + (added - mean) * factor
     weights: Any = constant(old_weight)
     named: Any = norm.inputs[2] if old_bias is None else old_bias
@@ -106,10 +106,6 @@ def _scale_filters(
     group = layer.attributes.get_int("group", 1)
     parts = weight.reshape(group, -1, *weight.shape[1:]) * factor.reshape(group, 1, -1, *ones)
     return parts.reshape(weight.shape)
-
-
-def _beta(layer: ir.Node) -> float:
-    return layer.attributes.get_float("beta", 1.0)
 
 
 def _take_bias(layer: ir.Node) -> None:

@@ -19,7 +19,7 @@ from ..model.operator_traits import Trait, operators
 from ..model.proto import copy_of, node_name
 from ..plugin.onnx_node import is_plugin_node, supports_dtype
 from ..tensor import DType
-from ..utils.optional import ir, onnx, require
+from ..utils.optional import ir, onnx
 from .half_ranges import fit_scales
 from .normalize import in_opset
 
@@ -122,8 +122,7 @@ class _HalfConverter:
         refuse: bool,
         float_inputs: Callable[[ir.Node], Collection[int]],
     ) -> None:
-        self._ir = require("onnx_ir", extra="onnx")
-        self._float, self._half = self._ir.DataType.FLOAT, self._ir.DataType.from_numpy(dtype.numpy)
+        self._float, self._half = ir.DataType.FLOAT, ir.DataType.from_numpy(dtype.numpy)
         self._names = {self._float: "float32", self._half: str(dtype)}
         self._dtype, self._model, self._graph = dtype, model, model.graph
         self._keep, self._half_weights, self._refuse = keep, half_weights, refuse
@@ -219,10 +218,10 @@ class _HalfConverter:
         """Convert constants and types in attributes."""
         for name, value in [(name, attribute.value) for name, attribute in node.attributes.items()]:
             if getattr(value, "dtype", None) == self._float and not is_plugin:
-                half = self._ir.tensor(self._to_half_array(value.numpy(), value.name), name=value.name)
-                node.attributes[name] = self._ir.AttrTensor(name, half)
+                half = ir.tensor(self._to_half_array(value.numpy(), value.name), name=value.name)
+                node.attributes[name] = ir.AttrTensor(name, half)
             elif name in ("to", "dtype") and value == self._float and node.domain == "":
-                node.attributes[name] = self._ir.AttrInt64(name, self._half)
+                node.attributes[name] = ir.AttrInt64(name, self._half)
 
     def _lift_constants(self) -> None:
         """Make initializers of float32 Constant nodes, so that each reader gets the version that it needs."""
@@ -239,8 +238,8 @@ class _HalfConverter:
         return node.outputs[0]
 
     def _cast_node(self, value: ir.Value, kind: ir.DataType, name: str) -> ir.Node:
-        result = self._ir.Value(name=name, type=self._ir.TensorType(kind), shape=value.shape)
-        node: ir.Node = self._ir.node(
+        result = ir.Value(name=name, type=ir.TensorType(kind), shape=value.shape)
+        node: ir.Node = ir.node(
             "Cast", [value], {"to": kind}, outputs=[result], name=unused_name(f"{name}_Cast", self._taken)
         )
         return node

@@ -16,7 +16,7 @@ from ..calibration.table import CalibrationTable
 from ..errors import UsageError
 from ..model.ir import add_constant, array_of, names_in, to_ir, to_proto, unused_name
 from ..model.proto import node_name
-from ..utils.optional import ir, onnx, require
+from ..utils.optional import ir, onnx
 from ._base import Pass, PassResult
 from ._int8_demand import input_of
 from ._quantize_plan import QuantizePlan, make_plan, weight_axis
@@ -220,7 +220,6 @@ class _Writer:
     def __init__(self, graph: ir.Graph, codes: Codes, weight_levels: int, per_tensor: Collection[str]) -> None:
         self._codes, self._kind = codes, np.dtype(codes.dtype.numpy)
         self._weight_levels, self._per_tensor = weight_levels, per_tensor
-        self._ir = require("onnx_ir", extra="onnx", feature="the quantize pass")
         self._graph, self._taken = graph, names_in(graph)
         self._constants: dict[tuple[object, ...], ir.Value] = {}
 
@@ -238,7 +237,7 @@ class _Writer:
         zero = np.zeros((), np.uint8 if unsigned else self._kind)
         name = f"{zero.dtype}_zero"
         operands = [self._constant(f"{value.name}_scale", scale), self._constant(name, zero, key=(name,))]
-        kind, output = self._ir.DataType.from_numpy(zero.dtype), f"{value.name}_quantized"
+        kind, output = ir.DataType.from_numpy(zero.dtype), f"{value.name}_quantized"
         quantize, codes = self._node("QuantizeLinear", [value, *operands], output, kind, value.shape)
         dequantize, result = self._insert_dequantize([codes, *operands], value)
         producer = value.producer()
@@ -275,15 +274,15 @@ class _Writer:
         self, operands: list[ir.Value], value: ir.Value, **attributes: int
     ) -> tuple[ir.Node, ir.Value]:
         output = f"{value.name}_dequantized"
-        return self._node("DequantizeLinear", operands, output, self._ir.DataType.FLOAT, value.shape, **attributes)
+        return self._node("DequantizeLinear", operands, output, ir.DataType.FLOAT, value.shape, **attributes)
 
     def _node(
         self, op: str, inputs: list[ir.Value], output: str, dtype: Any, shape: ir.Shape | None, **attributes: int
     ) -> tuple[ir.Node, ir.Value]:
         """A node, and its only result."""
         name = unused_name(f"{output}_{op}", self._taken)
-        result = self._ir.Value(name=unused_name(output, self._taken), type=self._ir.TensorType(dtype), shape=shape)
-        return self._ir.node(op, inputs, attributes, outputs=[result], name=name), result
+        result = ir.Value(name=unused_name(output, self._taken), type=ir.TensorType(dtype), shape=shape)
+        return ir.node(op, inputs, attributes, outputs=[result], name=name), result
 
     def _constant(self, name: str, array: npt.ArrayLike, key: tuple[object, ...] = ()) -> ir.Value:
         if key in self._constants:

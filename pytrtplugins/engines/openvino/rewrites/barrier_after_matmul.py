@@ -36,7 +36,7 @@ class BarrierAfterMatMul(Pass):
         for node in [node for node in model.graph if is_op(node, "MatMul")]:
             matrix, result = node.inputs[1], node.outputs[0]
             quantized = matrix is not None and is_op(matrix.producer(), "DequantizeLinear")
-            if not (quantized or constant(matrix) is not None) or _rank(result) <= _PLAIN:
+            if not (quantized or constant(matrix) is not None) or len(dims_of(result) or ()) <= _PLAIN:
                 continue
             joined = _JOINED if quantized else _JOINED_TO_FLOAT
             values = [result, *(use.node.outputs[0] for use in result.uses() if is_op(use.node, "Add"))]
@@ -56,7 +56,3 @@ def _is_of_rows(node: ir.Node, joined: Collection[str]) -> bool:
         return True
     constants = [array for value in node.inputs if (array := array_of(value)) is not None]
     return any(array.size > array.shape[-1] for array in constants if array.ndim)
-
-
-def _rank(value: ir.Value) -> int:
-    return len(dims_of(value) or ())
