@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..calibration import CalibrationTable, Calibrator
 from ..errors import (
@@ -15,6 +15,7 @@ from ..errors import (
     RegistryError,
     UnavailableError,
 )
+from ..model import Graph
 from ..model.decompose import known_to_be_sound
 from ..passes import CODES, Precisions, load_model
 from ..passes.prepare import prepare_loaded
@@ -30,9 +31,6 @@ from .base.plugins import check_operators
 from .base.types import BuildOptions
 from .quantized import has_qdq, quantize_for, read_precisions, with_precisions
 from .registry import available_class, engine_class
-
-if TYPE_CHECKING:
-    from ..model import Graph
 
 __all__ = ["build", "load_engine"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..errors import BuildError
+from ..model import Graph
 from ..model.proto import node_name
 from ..model.skeleton import nodes_beyond_onnx, unknown_nodes
 from ..passes import load_model
@@ -14,9 +14,6 @@ from ..validation.dataflow import walk
 from .base.operator_support import probe_unsupported_nodes
 from .registry import available_class
 from .selection import build
-
-if TYPE_CHECKING:
-    from ..model import Graph
 
 __all__ = ["unsupported_nodes"]
 

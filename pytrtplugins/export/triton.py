@@ -11,9 +11,10 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import UsageError
+from ..model import Graph
 from ..passes import load_model
 from ..passes.dim_names import name_inputs, name_outputs
 from ..plugin.policy import requested_forms
@@ -22,9 +23,6 @@ from ..utils.numbers import check_int
 from ..utils.optional import onnx
 from ._triton_config import Word, bindings, config_text, same_batch
 from ._triton_sources import Source, from_engine_file, from_onnx, from_plan
-
-if TYPE_CHECKING:
-    from ..model import Graph
 
 __all__ = ["TritonModel", "export_triton"]
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ModelError
 from ..plugin.onnx_node import is_plugin_node
+from ..tensor import Dims
 from ..utils.optional import onnx
 from ..utils.repeated import keep_items
 from ..validation.inference import infer_unchanged
 from ..validation.operators import standard_domain, standard_opset
 from .decompose import add_shapes, inferred_infos
 from .proto import copy_of, has_shape, info_dims, infos_of, numpy_type, weight_info, without_data
-
-if TYPE_CHECKING:
-    from ..tensor import Dims
 
 __all__ = ["check_declared", "infer_without_declared", "take_output_dims", "with_inferred_types"]
 

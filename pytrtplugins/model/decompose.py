@@ -6,9 +6,10 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..errors import DimsError, ModelError
+from ..plugin.base import Plugin
 from ..plugin.onnx_node import from_node, is_plugin_node
 from ..tensor import Dims, DType, is_concrete
 from ..utils.optional import onnx, require
@@ -18,9 +19,6 @@ from ..validation.dataflow import subgraphs, walk, walk_graphs
 from ..validation.operators import standard_opset
 from .op_builder import FLOATS, OpBuilder, Value
 from .proto import copy_of, has_shape, info_dims, numpy_type, tensors_of, without_data
-
-if TYPE_CHECKING:
-    from ..plugin.base import Plugin
 
 __all__ = [
     "add_functions",

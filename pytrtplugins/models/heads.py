@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..engines.base.engine import Engine
 from ..errors import BindingError, ModelError
 from ..plugin.onnx_node import node_attributes
 from ..utils.optional import onnx
 from ..utils.text_formats import parse_json, shorten
 from ..vision import Head
-
-if TYPE_CHECKING:
-    from ..engines.base.engine import Engine
 
 __all__ = ["read_heads", "read_input_size", "read_size"]
 

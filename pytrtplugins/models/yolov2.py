@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, cast, get_args, overload
+from typing import Literal, TypeVar, cast, get_args, overload
 
 import numpy as np
 
 from ..engines.base.detection import Boxes, DetectionContext, Pixels, Timings
+from ..engines.base.engine import Engine
 from ..engines.base.run_future import RunFuture
 from ..errors import UsageError
 from ..utils.name_list import read_class_names
@@ -24,9 +25,6 @@ from ..vision.image import Image
 from ..vision.jpeg import Memory, empty
 from .description import read_description
 from .heads import read_heads, read_size
-
-if TYPE_CHECKING:
-    from ..engines.base.engine import Engine
 
 __all__ = ["Yolov2", "read_names"]
 

@@ -8,7 +8,7 @@ name.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import FieldError, ModelError, PytrtpluginsError
 from ..tensor import DType, TensorDesc
@@ -17,10 +17,8 @@ from ..utils.text_formats import shorten
 from ..validation import check_tensor
 from .base import Plugin, hooks
 from .field_values import value_origin
+from .fields import FieldSpec
 from .registry import is_registered, lookup
-
-if TYPE_CHECKING:
-    from .fields import FieldSpec
 
 __all__ = [
     "SCALES",

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from ...errors import UsageError
 from ...serving.config import choose_models, read_limits, read_scale
 from ...serving.model.spec import Limits, ModelSpec
 from ...serving.scale import Scale, read_replicas
 from ...utils.declared import field_limits
+from ...utils.toml_file import TomlFile
 from ..app import app
 from ..shared.config import read_config
 from ..shared.number import number
 from ..shared.option import argument, choice, option, typer
 from ..shared.results import Result
 from .serve_options import milliseconds
-
-if TYPE_CHECKING:
-    from ...utils.toml_file import TomlFile
-
 
 __all__ = ["Exported", "command"]
 

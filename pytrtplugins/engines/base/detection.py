@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,7 @@ from ...vision.device_images import DeviceImage, ImageDecoder
 from ...vision.image import Image
 from ...vision.jpeg import Memory, empty
 from .exclusive import Exclusive
-
-if TYPE_CHECKING:
-    from .types import OwningEngine
+from .types import OwningEngine
 
 __all__ = ["MAX_DETECTIONS", "Boxes", "DetectionContext", "Image", "Pixels", "Timings"]
 

@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from ...calibration import CalibrationTable, Calibrator
 from ...errors import EngineError, ModelError, PrecisionError, UsageError
 from ...model.decompose import check_claims
 from ...model.proto import info_dims, info_dtype
@@ -23,6 +24,7 @@ from ...utils.optional import onnx
 from ...utils.prefetch import map_async, map_in_contexts
 from ...validation.dataflow import given_inputs
 from ...version import __version__
+from ...vision import Head
 from .arithmetic import Arithmetic, arithmetic_of
 from .context import Arrays, ExecutionContext
 from .detection import DetectionContext
@@ -30,10 +32,6 @@ from .engine_file import EngineFile, write_engine_file
 from .fusion import Part, part_of
 from .host_detection import HostDetection
 from .types import Availability, BuildOptions, ChosenKernel
-
-if TYPE_CHECKING:
-    from ...calibration import CalibrationTable, Calibrator
-    from ...vision import Head
 
 __all__ = ["ALWAYS", "Engine"]
 

@@ -8,15 +8,13 @@ import weakref
 from abc import ABC
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar
 
 from ...errors import EngineError
 from ...utils.forks import call_after_fork, fail_future_in_child, keep_until_exit
 from ...utils.not_copyable import NotCopyable
 from .run_future import RunFuture
-
-if TYPE_CHECKING:
-    from .types import OwningEngine
+from .types import OwningEngine
 
 __all__ = ["ActiveRun", "Exclusive"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from ...errors import BuildError, PytrtpluginsError
 from ...model.fit import node_type
@@ -17,11 +16,9 @@ from ...plugin.base import Plugin
 from ...plugin.onnx_node import from_node, is_plugin_node
 from ...utils.optional import onnx
 from ...validation.dataflow import tensors_read, walk, walk_graphs
+from .engine import Engine
 from .failures import as_error
 from .types import BuildOptions
-
-if TYPE_CHECKING:
-    from .engine import Engine
 
 __all__ = ["explain_unsupported_operators", "probe_unsupported_nodes", "unsupported_nodes_in_error"]
 

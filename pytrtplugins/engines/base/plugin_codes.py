@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ...model.ir import array_of, dtype_of, is_op, remove_unused, set_attributes, swap
 from ...passes import Pass, PassResult
+from ...plugin.base import Plugin
 from ...plugin.onnx_node import SCALES, from_node, is_plugin_node, requantizes, supports_dtype
 from ...plugin.policy import RUNNING, chosen_form
 from ...tensor import DType
 from ...utils.optional import ir
 from ...utils.override import override
-
-if TYPE_CHECKING:
-    from ...plugin.base import Plugin
 
 __all__ = ["WriteCodes", "on_codes"]
 

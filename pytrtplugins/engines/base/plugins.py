@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ...errors import BuildError
 from ...model.decompose import add_shapes, inline_plugins
 from ...model.fit import node_type
 from ...model.skeleton import guide, unknown_nodes
+from ...plugin.base import Plugin
 from ...plugin.policy import RUNNING, chosen_form, plugin_classes
 from ...utils.optional import ir, onnx
+from .engine import Engine
 from .operator_support import probe_unsupported_nodes
-
-if TYPE_CHECKING:
-    from ...plugin.base import Plugin
-    from .engine import Engine
 
 __all__ = ["check_operators", "forms_run", "write_decompositions"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from ...passes import Pass
 from ..host.unsigned import UnsignedActivations
 from .rewrites.added_biases import AddedBiases
 from .rewrites.barrier_after_matmul import BarrierAfterMatMul
@@ -19,9 +18,6 @@ from .rewrites.reduces_apart import ReducesApart
 from .rewrites.repeated_pairs import DropRepeatedPairs
 from .rewrites.row_scales_apart import RowScalesApart
 from .rewrites.scales_apart import ScalesApart
-
-if TYPE_CHECKING:
-    from ...passes import Pass
 
 __all__ = ["openvino_passes"]
 

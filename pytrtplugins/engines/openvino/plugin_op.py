@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import openvino as ov
 from openvino.frontend.onnx import ConversionExtension
@@ -15,12 +15,10 @@ from ...plugin.base import Plugin
 from ...plugin.policy import RUNNING, chosen_form
 from ...plugin.runner import PluginRunner
 from ...tensor import SMALL_DTYPES, Array, Dim, Dims, DType, SymbolicDim
+from ..base.engine import Engine
 from ..base.exclusive import ActiveRun
 from .fallback import HOST
 from .plugin_errors import PluginErrors
-
-if TYPE_CHECKING:
-    from ..base.engine import Engine
 
 __all__ = ["Host", "HostedOp", "PluginHost", "conversion"]
 

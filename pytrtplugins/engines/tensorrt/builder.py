@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...cuda.cache import user_cache
 from ...errors import BuildError, FormatError, UsageError
@@ -17,11 +17,9 @@ from ..base.failures import shorten_message
 from ..base.types import BuildOptions
 from ._api import Api
 from .collected import ErrorLog, collecting
+from .device import Device
 from .logger import Messages, make
 from .settings import Range, Settings
-
-if TYPE_CHECKING:
-    from .device import Device
 
 __all__ = ["build_plan"]
 

@@ -6,7 +6,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,7 @@ from ...utils.optional import onnx
 from ..calibrate import fitting_table, float_tensors, network_digest
 from ._api import Api
 from .collected import guarded
-
-if TYPE_CHECKING:
-    from .device import Device
+from .device import Device
 
 __all__ = ["CalibrationSource", "make_calibrator"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from ...errors import UsageError
 from ...model import Graph
@@ -14,7 +14,7 @@ from ...model.proto import copy_of
 from ...utils.optional import ir, onnx
 from ...utils.repeated import keep_items
 from ..prepare import load_model
-from ._base import Finding, Repair, infer_dims
+from ._base import Finding, Repair, Repaired, infer_dims
 from .batch_norm_spatial import BatchNormSpatial
 from .batch_reshape import BatchReshape
 from .channel_vectors import ChannelVectors
@@ -26,9 +26,6 @@ from .shape_arithmetic import ShapeArithmetic
 from .training_mode import TrainingMode
 from .transposes import DoubledTransposes
 from .weight_inputs import WeightInputs
-
-if TYPE_CHECKING:
-    from ._base import Repaired
 
 __all__ = ["REPAIRS", "RepairedModel", "repair"]
 

@@ -7,12 +7,13 @@ import logging
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...engines import build, load_engine
 from ...engines.base.detection import Pixels
+from ...engines.base.engine import Engine
 from ...engines.base.engine_file import is_engine_file
 from ...engines.base.run_future import RunFuture
 from ...errors import MissingExtraError, ModelError, RequestError, UsageError
@@ -24,10 +25,7 @@ from ...vision.device_images import ImageDecoder, for_device
 from .model import Arrays, Model, Request
 from .rows import rows_are_independent
 from .signature import LARGEST_BATCH, have_batch
-
-if TYPE_CHECKING:
-    from ...engines.base.engine import Engine
-    from .spec import ModelSpec
+from .spec import ModelSpec
 
 __all__ = ["Detector", "Tensors", "default_model", "target_file"]
 

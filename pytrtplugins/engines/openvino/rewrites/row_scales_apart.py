@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 from ....model.ir import array_of, constant, is_op
 from ....passes import Pass, PassResult
 from ....utils.optional import ir
 from ....utils.override import override
 from .barrier import insert_fusion_barrier
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 __all__ = ["RowScalesApart"]
 
