@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytrtplugins.errors import ModelError
+from pytrtplugins.utils.optional import onnx
 
 from ._onnx_writer import OnnxGraph
 from .prototxt import Message
@@ -147,7 +148,7 @@ class CaffeGraph(OnnxGraph):
                 f"{self.graph.name}: the weights have 2 GiB and more, which no ONNX model in memory can hold."
             )
         name = self.unique(name)
-        self.graph.initializer.append(self.onnx.numpy_helper.from_array(array, name))
+        self.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
         return name
 
 

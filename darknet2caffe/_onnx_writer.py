@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pytrtplugins.model.op_builder import OpBuilder, Value
-from pytrtplugins.utils.optional import require
+from pytrtplugins.utils.optional import onnx, require
 
 from .layers import Layer
 from .network import INPUT_NAME, Network
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["NEAREST", "Constant", "OnnxGraph", "OnnxWriter", "Options", "length_delimited"]
 
@@ -65,30 +62,28 @@ class OnnxGraph:
     """A model that is built node by node."""
 
     def __init__(self, name: str) -> None:
-        self.onnx = require("onnx", extra="onnx", feature="writing ONNX")
-        self.model: onnx.ModelProto = self.onnx.ModelProto(ir_version=IR_VERSION, producer_name="darknet2caffe")
+        require("onnx", extra="onnx", feature="writing ONNX")
+        self.model: onnx.ModelProto = onnx.ModelProto(ir_version=IR_VERSION, producer_name="darknet2caffe")
         self.graph = self.model.graph  # written in place: helper.make_model would copy everything
         self.graph.name = name
 
     def node(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
         """Add one operator; it has its output's name."""
-        self.graph.node.append(self.onnx.helper.make_node(operator, inputs, [output], name=output, **attributes))
+        self.graph.node.append(onnx.helper.make_node(operator, inputs, [output], name=output, **attributes))
         return output
 
     def info(self, name: str, dims: Sequence[int | str]) -> onnx.ValueInfoProto:
         """Name, type and dims of a tensor."""
-        value_info: onnx.ValueInfoProto = self.onnx.helper.make_tensor_value_info(
-            name, self.onnx.TensorProto.FLOAT, dims
-        )
+        value_info: onnx.ValueInfoProto = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, dims)
         return value_info
 
     def complete(self, facts: Mapping[str, Any] | None = None) -> onnx.ModelProto:
         """The complete model, with its opsets, and with metadata for detectors if it has heads."""
         domains = sorted({node.domain for node in self.graph.node} - {""})
         versions = {"": OPSET} | dict.fromkeys(domains, 1)
-        self.model.opset_import.extend(self.onnx.helper.make_opsetid(*version) for version in versions.items())
+        self.model.opset_import.extend(onnx.helper.make_opsetid(*version) for version in versions.items())
         if facts is not None:
-            self.onnx.helper.set_model_props(self.model, {"darknet.net": json.dumps(facts)})
+            onnx.helper.set_model_props(self.model, {"darknet.net": json.dumps(facts)})
         return self.model
 
 
@@ -135,7 +130,7 @@ class OnnxWriter(OnnxGraph):
         if array.dtype == np.float32 and array.size > 64:
             self.constants.append(Constant(name, array.shape, lambda: array))
         else:
-            self.graph.initializer.append(self.onnx.numpy_helper.from_array(array, name))
+            self.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
         return name
 
     def builder(self, layer: Layer) -> tuple[OpBuilder, list[Value]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytrtplugins.errors import PluginError, UsageError
 from pytrtplugins.plugin.base import Plugin
+from pytrtplugins.utils.optional import onnx
 
 from . import _caffe_operators, _caffe_values  # noqa: F401  register the converters
 from ._caffe_graph import CONVERTERS, CaffeGraph, CaffeLayer, Value
@@ -17,9 +18,6 @@ from .caffemodel import read_caffemodel
 from .plugin_factory import PluginFactory, RegistryFactory
 from .prototxt import Message, read_prototxt
 from .weights import FloatArray
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["from_caffe"]
 

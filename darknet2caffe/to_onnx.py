@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal
+from typing import IO, Literal
 
 from pytrtplugins.errors import UsageError
 from pytrtplugins.model.data_file import removing_stale_data, write_apart
 from pytrtplugins.utils.atomic import atomic_path
+from pytrtplugins.utils.optional import onnx
 
 from ._onnx_activations import LEAKY_SLOPE, chosen_activation
 from ._onnx_layers import write_layer
 from ._onnx_writer import Constant, OnnxWriter, Options, length_delimited
 from .fold import BnEps, check_bn_eps
 from .network import Network
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = ["LEAKY_SLOPE", "Activation", "BatchSize", "CustomLayers", "chosen_activation", "to_onnx", "write_onnx"]
 
@@ -149,7 +147,7 @@ def _rewritten(writer: OnnxWriter, custom_layers: str) -> onnx.ModelProto:
     """The model with plugins written out; the constants are inputs while shapes are inferred."""
     from pytrtplugins.model import decompose
 
-    helper, model = writer.onnx.helper, writer.model
+    helper, model = onnx.helper, writer.model
     inputs = len(model.graph.input)
     model.graph.input.extend(
         helper.make_tensor_value_info(constant.name, 1, constant.dims) for constant in writer.constants

@@ -40,16 +40,16 @@ class OnnxGraph:
     """Builder of the ONNX model."""
 
     def __init__(self, name: str, taken: Iterable[str]) -> None:
-        self.onnx = require("onnx", extra="onnx", feature="writing ONNX")
-        self.model: onnx.ModelProto = self.onnx.ModelProto(ir_version=IR_VERSION, producer_name="pytrtplugins.mxnet")
-        self.model.opset_import.append(self.onnx.helper.make_opsetid("", OPSET))
+        require("onnx", extra="onnx", feature="writing ONNX")
+        self.model: onnx.ModelProto = onnx.ModelProto(ir_version=IR_VERSION, producer_name="pytrtplugins.mxnet")
+        self.model.opset_import.append(onnx.helper.make_opsetid("", OPSET))
         self.model.graph.name = name
         self.taken = set(taken)
         self._constants: dict[tuple[str, tuple[int, ...], bool], str] = {}
 
     def node(self, op: str, inputs: Sequence[str], output: str, **attributes: Any) -> None:
         """Write an operator, named after its output."""
-        self.model.graph.node.append(self.onnx.helper.make_node(op, inputs, [output], name=output, **attributes))
+        self.model.graph.node.append(onnx.helper.make_node(op, inputs, [output], name=output, **attributes))
 
     def constant(self, name: str, array: Any, *, changed: bool = False) -> str:
         """Write an initializer once; ``changed``: its values are not those of the parameter of this name."""
@@ -57,13 +57,13 @@ class OnnxGraph:
         if key not in self._constants:
             first = not changed and not any(stored == name for stored, _, _ in self._constants)
             self._constants[key] = unique = name if first else unused_name(name, self.taken)
-            tensor = self.onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), unique)
+            tensor = onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), unique)
             self.model.graph.initializer.append(tensor)
         return self._constants[key]
 
     def info(self, name: str, dims: Sequence[int | str | None]) -> onnx.ValueInfoProto:
         """Return the `ValueInfoProto` of an input or output."""
-        return self.onnx.helper.make_tensor_value_info(name, self.onnx.TensorProto.FLOAT, dims)  # type: ignore[no-any-return]
+        return onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, dims)
 
 
 class Layer:

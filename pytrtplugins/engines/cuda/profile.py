@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...tensor import Array
 from ...utils.atomic import write_atomic
@@ -16,9 +16,7 @@ from .conv.step import conv_problem
 from .operators import computed
 from .plan.fallbacks import fallback
 from .plan.plan import Plan, Step
-
-if TYPE_CHECKING:
-    from .run.context import CudaContext
+from .run.context import CudaContext
 
 __all__ = ["Profile", "StepTime", "profile"]
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ....tensor import TensorDesc
 from ....utils.optional import ir
 from ...base.fusion import Part
+from ..lower.pipeline import OptionalStep
 from .planner import make_plan
-
-if TYPE_CHECKING:
-    from ..lower.pipeline import OptionalStep
 
 __all__ = ["parts_of"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....cuda.backends.gpu import StreamAddress, stream_handle
 from ....cuda.bindings import stream_at
@@ -18,9 +18,7 @@ from ..plan.arena import ALIGNMENT
 from ..plan.plan import Plan
 from .copies import copy
 from .execution import capture_graph
-
-if TYPE_CHECKING:
-    from .owner import Owner
+from .owner import Owner
 
 __all__ = ["CudaBoundRun"]
 

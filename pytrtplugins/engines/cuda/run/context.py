@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,11 +24,9 @@ from .bound_run import CudaBoundRun
 from .copies import copy
 from .enqueue_cache import CachedEnqueue, Call, Routes, call_key
 from .execution import Execution, capture_graph
+from .owner import Owner
 from .upload import Upload
 from .values import Value
-
-if TYPE_CHECKING:
-    from .owner import Owner
 
 __all__ = ["CudaContext"]
 

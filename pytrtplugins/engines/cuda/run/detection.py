@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from ....tensor import bind_dims
 from ....vision.device_images import ImageDecoder
@@ -15,10 +15,8 @@ from ...base.detection import Boxes, DetectionContext, Pixels, Timings
 from ..device.device import NETWORK_PRIORITY
 from .decoding import JpegDecoder
 from .image_run import ImageRun
+from .owner import Owner
 from .staging import image_memory
-
-if TYPE_CHECKING:
-    from .owner import Owner
 
 __all__ = ["CudaDetection"]
 
