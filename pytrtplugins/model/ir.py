@@ -212,8 +212,7 @@ def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
         # onnx-ir would hold it against its protocol each time, which takes long
         tensor: ir.TensorProtocol = attribute.value
         return tensor
-    convenience = ir.convenience
-    return convenience.get_const_tensor(value)
+    return ir.convenience.get_const_tensor(value)
 
 
 def array_of(value: ir.Value | None) -> Any:

@@ -126,8 +126,7 @@ def numpy_type(kind: int) -> np.dtype[Any]:
 
 def arrays_of(tensors: Iterable[onnx.TensorProto]) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of constants, by name."""
-    to_array = onnx.numpy_helper.to_array
-    return {tensor.name: to_array(tensor) for tensor in tensors}
+    return {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in tensors}
 
 
 def node_name(node: onnx.NodeProto | ir.Node) -> str:

@@ -354,14 +354,8 @@ def _merge_shapes(inferred: ir.Shape, declared: ir.Shape | None) -> ir.Shape:
     """The inferred dims; dims without a name take the declared ones."""
     if declared is None or len(declared) != len(inferred):
         return inferred
-    shape = ir.Shape
-    completed: ir.Shape = shape(
-        [
-            old if not isinstance(new, int) and new.value is None else new
-            for new, old in zip(inferred, declared, strict=True)
-        ]
-    )
-    return completed
+    pairs = zip(inferred, declared, strict=True)
+    return ir.Shape([old if not isinstance(new, int) and new.value is None else new for new, old in pairs])
 
 
 def _size(dim: Any, sizes: Mapping[str, int]) -> Any:

@@ -92,13 +92,12 @@ def name_outputs(model: onnx.ModelProto, inferred: Container[str | None] = (), f
 
 def _with_dims_of(model: onnx.ModelProto, form: ir.Model) -> ir.Model:
     """Give the tensors of a model's onnx-ir form the dims and types that the model says, in place."""
-    read = ir.serde.deserialize_value_info_proto
     values = {
         value.name: value for value in (*form.graph.inputs, *(value for node in form.graph for value in node.outputs))
     }
     for info in (*model.graph.input, *model.graph.value_info, *model.graph.output):
         if info.name in values:
-            read(info, values[info.name])
+            ir.serde.deserialize_value_info_proto(info, values[info.name])
     return form
 
 

@@ -169,8 +169,7 @@ def _to_attribute(helper: Any, spec: FieldSpec, value: Any) -> onnx.AttributePro
     kind, value = spec.field_kind, spec.field_kind.to_onnx(value)
     if kind.onnx == "TENSOR":
         value = onnx.numpy_helper.from_array(value, spec.name)
-    proto = onnx.AttributeProto
-    return helper.make_attribute(spec.name, value, attr_type=getattr(proto, kind.onnx))  # type: ignore[no-any-return]
+    return helper.make_attribute(spec.name, value, attr_type=getattr(onnx.AttributeProto, kind.onnx))  # type: ignore[no-any-return]
 
 
 hooks.as_node = as_node

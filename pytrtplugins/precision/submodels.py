@@ -50,8 +50,7 @@ def find_layers(model: onnx.ModelProto) -> list[Layer]:
 
 def floating_tensors(model: onnx.ModelProto) -> set[str]:
     """Names of the tensors of a model with shapes that hold float32, float16 or bfloat16 numbers."""
-    types = onnx.TensorProto
-    kinds = (types.FLOAT, types.FLOAT16, types.BFLOAT16)
+    kinds = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
     return {name for name, info in infos_of(model.graph).items() if info.type.tensor_type.elem_type in kinds}
 
 

@@ -167,9 +167,8 @@ class Program:
         return Control(node.op_type, plain, programs)
 
     def _check_types(self, node: onnx.NodeProto, where: str) -> None:
-        text = onnx.TensorProto.STRING
         for name in (*node.input, *node.output):
-            if name in self._types and self._types[name].tensor_type.elem_type == text:
+            if name in self._types and self._types[name].tensor_type.elem_type == onnx.TensorProto.STRING:
                 raise refusal(
                     node, f'{where}: tensor {name!r} holds text, which is not computed here.\nDo: engine="onnxruntime"'
                 )

@@ -51,9 +51,8 @@ class FreeBatch(Repair):
             raise ModelError(
                 f"the batch cannot be freed: the first dims of the inputs are {shown}; expected one number.\n{_DO}"
             )
-        shape = ir.Shape
         for value in inputs:
-            value.shape = shape([_BATCH, *value.shape[1:]])  # type: ignore[index]
+            value.shape = ir.Shape([_BATCH, *value.shape[1:]])  # type: ignore[index]
             yield self.finding(str(value.name), f"the input has the fixed batch {batch}", f"its batch is {_BATCH}")
         yield from self._free_reshapes(model, batch)
         _check_outputs(model.graph)
