@@ -339,20 +339,25 @@ def remove_unused(model: ir.Model) -> bool:
     if not _may_have_unused(model):  # onnx-ir's pass takes long: it asks ONNX for the outputs of every operator
         return False
     removed = _remove_unread(model.graph)
-    if removed and not _may_have_unused(model):
-        return True
+    if not _may_have_unused(model):
+        return removed
     unused = require("onnx_ir.passes.common", extra="onnx", feature=_FEATURE).RemoveUnusedNodesPass()
     return bool(unused(model).modified) or removed
 
 
 def _remove_unread(graph: ir.Graph) -> bool:
-    """Remove a graph's nodes and initializers that nothing reads; return whether there were any."""
+    """Remove a graph's nodes and initializers that nothing reads; return whether there were any.
+
+    The other nodes lose trailing inputs that are left out.
+    """
     unread: set[ir.Node] = set()
     for node in reversed(graph):
         if all(
             not value.is_graph_output() and all(use.node in unread for use in value.uses()) for value in node.outputs
         ):
             unread.add(node)
+        elif node.inputs and node.inputs[-1] is None:
+            node.resize_inputs(1 + max((i for i, value in enumerate(node.inputs) if value is not None), default=-1))
     graph.remove(unread, safe=True)
     inputs = {*graph.inputs, *graph.outputs}
     names = [name for name, value in graph.initializers.items() if value not in inputs and not value.uses()]
@@ -363,16 +368,31 @@ def _remove_unread(graph: ir.Graph) -> bool:
 
 def _may_have_unused(model: ir.Model) -> bool:
     """Return whether `remove_unused` may change the model; always true for nodes with subgraphs, and for functions."""
-    graph = model.graph
+    graph, version = model.graph, model.opset_imports.get("")
     graph_values = {*graph.inputs, *graph.outputs}
+    kinds = require("onnx_ir", extra="onnx", feature=_FEATURE).AttributeType
+    holders = (kinds.GRAPH, kinds.GRAPHS)
 
     def is_unused(value: ir.Value) -> bool:
         return value not in graph_values and not value.uses()
 
     def may_change(node: ir.Node) -> bool:
-        if node.op_type == "BatchNormalization" or not node.outputs or any(map(is_unused, node.outputs)):
+        unused = [is_unused(value) for value in node.outputs]
+        if node.op_type == "BatchNormalization" or all(unused):
+            return True
+        if any(unused) and not node.domain and _has_optional_outputs(node.op_type, version):
             return True
         trailing = bool(node.inputs) and node.inputs[-1] is None
-        return trailing or any(attribute.type.name in ("GRAPH", "GRAPHS") for attribute in node.attributes.values())
+        return trailing or any(attribute.type in holders for attribute in node.attributes.values())
 
     return bool(model.functions) or any(map(is_unused, graph.initializers.values())) or any(map(may_change, graph))
+
+
+@functools.cache
+def _has_optional_outputs(op_type: str, version: int | None) -> bool:
+    """Return whether an operator of ONNX has outputs that may be left out; false for unknown ones."""
+    defs = require("onnx.defs", extra="onnx", feature=_FEATURE)
+    if version is None or not defs.has(op_type, version, ""):
+        return False
+    outputs = defs.get_schema(op_type, version, "").outputs
+    return any(output.option == defs.OpSchema.FormalParameterOption.Optional for output in outputs)

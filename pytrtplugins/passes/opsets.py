@@ -130,7 +130,7 @@ def _convert_bodies(
     light: onnx.ModelProto, model: onnx.ModelProto, opset: int, used_names: set[str]
 ) -> list[onnx.NodeProto]:
     """Convert the subgraphs of a model; placeholder nodes without subgraphs replace their nodes in it."""
-    inner = [index for index, node in enumerate(light.graph.node) if any(True for _ in subgraphs(node))]
+    inner = [index for index, node in enumerate(light.graph.node) if subgraphs(node)]
     if not inner:
         return []
     infos = infos_of(infer_or_keep(light).graph)

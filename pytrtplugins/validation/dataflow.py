@@ -25,14 +25,20 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_GRAPHS = (0, 5, 10)  # AttributeProto.UNDEFINED, GRAPH, GRAPHS
 
 
-def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+def subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
     """The graphs inside a node: branches of an If, bodies of a Loop or Scan."""
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
+    graphs: list[onnx.GraphProto] = []
+    for (
+        attribute
+    ) in node.attribute:  # of all nodes, again and again: what the type says not to be there is not looked for
+        if attribute.type in _GRAPHS:
+            if attribute.HasField("g"):
+                graphs.append(attribute.g)
+            graphs.extend(attribute.graphs)
+    return graphs
 
 
 def walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:

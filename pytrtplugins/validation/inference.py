@@ -115,7 +115,7 @@ def _may_have_values(model: onnx.ModelProto) -> bool:
     (version,), graph = standard, model.graph
     infos = {info.name: info.type.tensor_type for info in (*graph.value_info, *graph.output)}
     for node in graph.node:
-        if any(True for _ in subgraphs(node)):
+        if subgraphs(node):
             return True
         if not standard_domain(node.domain) and _computes_values(node.op_type, version):
             kind = infos.get(node.output[0]) if node.output else None

@@ -131,7 +131,7 @@ class _Validation:
         ready = set(defined)
         ordered = True
         for node in nodes:
-            inner = list(subgraphs(node))
+            inner = subgraphs(node)
             read = tensors_read(node) if inner else set(filter(None, node.input))
             late = read - ready
             if late:

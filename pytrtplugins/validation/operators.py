@@ -132,7 +132,7 @@ def check_node(
 
 def _check_body(node: onnx.NodeProto, text: str, version: int) -> None:
     """Check that a Loop or Scan has as many inputs as its subgraph reads."""
-    body = next(subgraphs(node))
+    body = subgraphs(node)[0]
     body_inputs, input_count = len(given_inputs(body)), len(node.input)
     expected = (
         max(input_count, 2) if node.op_type == "Loop" else input_count - 1 if version < _SCAN_AXES else input_count

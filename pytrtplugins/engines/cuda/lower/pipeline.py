@@ -180,7 +180,10 @@ def lower(
     WriteCodes(GPU_FORMS, requested)(lowered)
     check_element_types(lowered)
     check_static_dims(lowered)
-    PropagateConstants(expands=lambda op_type: op_type == "Attention" and "attention" not in disable)(lowered)
+    PropagateConstants(
+        expands=lambda op_type: op_type == "Attention" and "attention" not in disable,
+        inferred=_tensors_of_input_dims(lowered.graph),
+    )(lowered)
     _write_defaults(lowered)
     if _REORG in requested:
         disable = {*disable, "reorg"}
@@ -197,6 +200,17 @@ def lower(
         convert_to_half(lowered, float_type, _float_inputs, keep)
         lowered.metadata_props[FREE_CASTS] = ""
     return lowered
+
+
+def _tensors_of_input_dims(graph: ir.Graph) -> set[str | None]:
+    """Names of the tensors whose dims are numbers and dims of inputs, as the preparation has inferred them."""
+    names = {dim.value for value in graph.inputs for dim in value.shape or () if not isinstance(dim, int)} - {None}
+    return {
+        value.name
+        for node in graph
+        for value in node.outputs
+        if value.shape is not None and all(isinstance(dim, int) or dim.value in names for dim in value.shape)
+    }
 
 
 def _write_defaults(model: ir.Model) -> None:
