@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,6 +163,7 @@ def choose(
     measure: Callable[[str, str], float],
     waits: Mapping[str, float] | None = None,
     patience: Mapping[str, int] | None = None,
+    unlikely: Container[str] = (),
 ) -> Choice:
     """The fastest candidate, with those next to it.
 
@@ -171,6 +172,7 @@ def choose(
         measure: Microseconds that one takes; infinity for one that fails or gives wrong numbers.
         waits: Microseconds that a provider's kernels cost a network beside what was measured.
         patience: How many tactics of a provider, one behind the other, may be too slow to be a runner-up before no more are asked for.
+        unlikely: Providers whose tactics are measured only if none of those before them works.
 
     Raises:
         ValueError: none works.
@@ -178,6 +180,8 @@ def choose(
     found: list[tuple[float, tuple[str, str, float]]] = []
     least = math.inf
     for name, tactics in families:
+        if name in unlikely and math.isfinite(least):
+            continue
         slow, wait = 0, (waits or {}).get(name, 0.0)
         for tactic in tactics:
             time = measure(name, tactic)

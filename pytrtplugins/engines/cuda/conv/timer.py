@@ -26,7 +26,7 @@ from .cache import Choice, choose
 from .cublaslt import CublasLtProvider
 from .cudnn import CudnnProvider
 from .delayed_copy import DelayedCopy
-from .problem import ConvLaunch, ConvProblem, ConvProvider, Operands, Scratch
+from .problem import ConvLaunch, ConvProblem, ConvProvider, DirectProvider, Operands, Scratch
 from .unfused import UnfusedProvider
 
 __all__ = ["LIBRARIES", "Timer", "hold_stream", "pseudo_random_values"]
@@ -42,6 +42,8 @@ _WAIT = 1.0
 those of this package begin while it ends. Of both waits around one kernel in a network a chain of that kernel alone shows but one."""
 _PATIENCE = 3
 """Libraries name their kernels in the order of the times that they expect, and take longer to build one than to run it."""
+_DIRECT_FLOPS = 1e8
+"""Operations up to which the direct kernel is timed; more take it 0.03 ms or longer, and each of its measurements 64 times that."""
 _STRICT, _ROUNDED = 1e-5, 2e-3
 """Relative errors of norms: of true FP32, and of what is rounded to TF32 or FP16 on the way."""
 _APART = 0.05
@@ -80,7 +82,8 @@ class Timer:
                 return self._measure(by_name[name], tactic, problem, operands, tensors, wanted)
 
             waiting = LIBRARIES if self.device.capability >= 90 else ()
-            return choose(families, measure, dict.fromkeys(waiting, _WAIT), dict.fromkeys(LIBRARIES, _PATIENCE))
+            waits, patience = dict.fromkeys(waiting, _WAIT), dict.fromkeys(LIBRARIES, _PATIENCE)
+            return choose(families, measure, waits, patience, _unlikely(problem))
 
     def is_right(self, problem: ConvProblem, operands: Operands, provider: ConvProvider, tactic: str) -> bool:
         """Whether a kernel works, and gives right numbers."""
@@ -207,6 +210,11 @@ class Timer:
                 event.record(self.stream)
         spans = [float(cuda.get_elapsed_time(a, b)) for a, b in itertools.pairwise(events)]
         return 1e3 * min(spans) / _REPEATS
+
+
+def _unlikely(problem: ConvProblem) -> tuple[str, ...]:
+    """Providers that are timed only if no other works: the direct kernel, but for groups and small problems."""
+    return (DirectProvider.name,) if problem.groups == 1 and problem.flops > _DIRECT_FLOPS else ()
 
 
 @contextmanager

@@ -59,6 +59,19 @@ def test_a_provider_that_is_slow_again_and_again_is_asked_for_no_more(theirs, as
     assert chosen.provider == ("theirs" if min(theirs[:asked]) < 1 else "own")
 
 
+@pytest.mark.parametrize(("others", "asked", "name"), [(5.0, ["fast"], "own"), (math.inf, ["fast", "plain"], "last")])
+def test_an_unlikely_kernel_is_measured_only_where_no_other_works(others, asked, name):
+    measured = []
+
+    def measure(_, tactic):
+        measured.append(tactic)
+        return 1.0 if tactic == "plain" else others
+
+    families = [("own", ["fast"]), ("last", ["plain"])]
+    assert choose(families, measure, unlikely=("last",)).provider == name
+    assert measured == asked
+
+
 @pytest.mark.parametrize("times", [[], [math.inf], [math.inf, math.inf]])
 def test_where_none_works_that_is_an_error(times):
     with pytest.raises(ValueError, match="no kernel works"):

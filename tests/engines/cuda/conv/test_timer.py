@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pytrtplugins.engines.cuda.conv.problem import ConvProblem
-from pytrtplugins.engines.cuda.conv.timer import Timer
+from pytrtplugins.engines.cuda.conv.timer import Timer, _unlikely
 from pytrtplugins.engines.cuda.device.elements import decoded, encoded
 from pytrtplugins.engines.cuda.device.layout import FP8, channels_last
 from pytrtplugins.tensor import DType
@@ -57,6 +57,15 @@ def test_codes_of_fp8_are_right_but_for_few_neighbours(share, codes, right):
 def test_zeros_are_right_where_zeros_are_wanted(asked):
     zeros = np.zeros_like(WANTED)
     assert TIMER._agrees(asked, zeros, zeros) is True
+
+
+@pytest.mark.parametrize(
+    ("channels", "groups", "is_timed"), [(128, 1, True), (256, 1, False), (4096, 4096, True), (4096, 2, True)]
+)
+def test_the_direct_kernel_is_timed_for_groups_and_small_problems(channels, groups, is_timed):
+    form = channels_last((1, channels, 16, 16), DType.FLOAT16)  # 75 and 302 MFLOP without groups
+    asked = ConvProblem(x=form, y=form, kernel=(3, 3), pads=(1, 1, 1, 1), groups=groups)
+    assert ("direct" not in _unlikely(asked)) is is_timed
 
 
 def test_what_is_off_in_all_codes_of_fp8_is_wrong():
