@@ -11,6 +11,7 @@ import numpy as np
 from ..calibration.table import CalibrationTable
 from ..errors import ModelError, UsageError
 from ..model.ir import constant, operand
+from ..model.operator_traits import RECURRENT
 from ..model.proto import node_name
 from ..plugin.onnx_node import is_plugin_node, requantizes
 from ..utils.optional import ir
@@ -81,7 +82,7 @@ def make_plan(
     float_layers = dict.fromkeys(_check_node_names(nodes, exclude), "excluded")
     for node in nodes:
         if node.op_type in WEIGHTED and node.domain == "" and node_name(node) not in float_layers:
-            why = _unfit(node, placement) or _at_an_end(node, codes, float_first, float_last)
+            why = _unfit(node, placement, codes) or _at_an_end(node, codes, float_first, float_last)
             if why:
                 float_layers[node_name(node)] = why
     int8_nodes: set[ir.Node] = (
@@ -161,7 +162,7 @@ def _copied_by_onnx(value: ir.Value, marks: Int8Demand) -> bool:
 
 def weight_axis(node: ir.Node) -> int:
     """Axis of the output channels in the weights of a layer."""
-    if node.op_type == "ConvTranspose":
+    if node.op_type == "ConvTranspose" or node.op_type in RECURRENT:  # of these for all directions, which are axis 0
         return 1
     if node.op_type == "Gemm":
         return 0 if node.attributes.get_int("transB", 0) != 0 else 1
@@ -196,10 +197,12 @@ def _check_node_names(nodes: Iterable[ir.Node], names: Collection[str]) -> Colle
     return names
 
 
-def _unfit(node: ir.Node, placement: Placement) -> str:
+def _unfit(node: ir.Node, placement: Placement, codes: Codes) -> str:
     """Why a layer with weights cannot be quantized; "" if it can."""
     if node.op_type not in placement.layers:
         return f"the engine has no int8 kernel for {node.op_type}"
+    if node.op_type in RECURRENT and codes is not INT8:
+        return f"the weights of {node.op_type} are quantized in INT8 alone"
     if len(node.inputs) < 2 or node.inputs[0] is None or node.inputs[1] is None:
         return "it lacks an input"
     weight = constant(node.inputs[1])

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ..model.ir import add_constant, array_of, constant, dims_of, is_op, names_in, only_read_by, operand, swap
-from ..model.operator_traits import Trait, operators
+from ..model.operator_traits import RECURRENT, Trait, operators
 from ..utils.optional import ir
 from ..utils.override import override
 from ._base import Pass, PassResult
 
 __all__ = ["FoldBatchNorm"]
 
-_LAYERS = operators(Trait.WEIGHTED)
+_LAYERS = operators(Trait.WEIGHTED).difference(RECURRENT)
 
 
 class FoldBatchNorm(Pass):

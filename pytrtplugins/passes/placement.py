@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..model.ir import array_of, constant, operand
-from ..model.operator_traits import Trait, operators
+from ..model.operator_traits import RECURRENT, Trait, operators
 from ..utils.optional import ir
 
 __all__ = ["Placement", "absorbed", "bounded", "is_pooled", "never_negative", "rectifies"]
@@ -18,7 +18,7 @@ _AVERAGING = ("AveragePool", "GlobalAveragePool", "MaxPool")  # none of their re
 
 @dataclass(frozen=True)
 class Placement:
-    """Where an engine wants Q/DQ. The default is the form of TensorRT, which engine ``cuda`` shares.
+    """Where an engine wants Q/DQ. The default is the form of TensorRT.
 
     Attributes:
         layers: Layers with weights that have an int8 kernel; others stay in float.
@@ -38,7 +38,7 @@ class Placement:
         sliced_pools: The same for INT8, of a MaxPool that a Slice reads, too.
     """
 
-    layers: frozenset[str] = operators(Trait.WEIGHTED)
+    layers: frozenset[str] = operators(Trait.WEIGHTED).difference(RECURRENT)
     kernels: frozenset[str] = frozenset()
     results: frozenset[str] = frozenset()
     repeated: bool = False

@@ -131,11 +131,13 @@ class Quantize(Pass):
        `Placement` says what else an engine needs: onnxruntime's kernels give int8 alone, so that Q/DQ stands before the
        activation function too (Conv → Q → DQ → LeakyRelu → Q → DQ), which costs 1.5 dB on YOLOv2; engines for CPUs store
        what cannot be negative as uint8 with zero point 0, one step being amax/255.
-    2. Weights of Conv, ConvTranspose, Gemm and MatMul: int8 constants in -127..127, one scale an output channel,
-       max|w|/127, rounded half to even, followed by DequantizeLinear. Biases stay float32. CPUs without VNNI add two
+    2. Weights of Conv, ConvTranspose, Gemm and MatMul, and W of LSTM, GRU and RNN: int8 constants in -127..127, one scale an
+       output channel, max|w|/127, rounded half to even, followed by DequantizeLinear. Biases stay float32. CPUs without VNNI add two
        products of uint8 and int8 in 16 bits, which saturate where two weights of up to 127 meet two large activations:
        OpenVINO's results are then wrong by many steps. With ``weight_levels=64`` they cannot (2·255·64 < 2**15), and
        its results equal onnxruntime's, for 1 to 4 dB more rounding noise (2 on YOLOv2, 4 on depthwise Yolo-Fastest).
+       The two directions of a recurrent layer share the scales of W, as DequantizeLinear has one axis. R and the states stay
+       float32: errors of a step would be carried on to all later ones.
     3. Tensors joined by nodes that only copy values (MaxPool, Concat, Reshape, Transpose, nearest Resize, plugins
        whose ``int8`` is ``"pass_through"`` ...) share one scale, the largest of those that are computed. Q/DQ stands
        before the first of the copying nodes, and again, with the same scale, behind each plugin: that second pair

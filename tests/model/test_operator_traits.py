@@ -323,7 +323,7 @@ def test_schemas_and_texts_say_which_operators_have_a_trait():
     }
     assert operators(Trait.RANDOM) == random
     assert operators(Trait.ARITHMETIC) == {"Add", "Sub", "Mul", "Div"}
-    assert operators(Trait.WEIGHTED) == {"Conv", "ConvTranspose", "Gemm", "MatMul"}
+    assert operators(Trait.WEIGHTED) == {"Conv", "ConvTranspose", "Gemm", "MatMul", *RECURRENT}
     assert operators(Trait.READS_SHAPE) == {"Shape", "Size"}
     assert operators(Trait.RETYPES) == {"Cast", "CastLike", "DequantizeLinear", "QuantizeLinear"}
     assert operators(Trait.KEEPS_ORDER) == {"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"}

@@ -254,6 +254,7 @@ def computed(name):
         ([conv(), norm(), other("Add", ["conv", "conv"], "z")], "y"),
         ([conv(), norm(), other("Relu", ["conv"], "z")], "yz"),
         ([conv(), norm()], ("y", "conv")),
+        ([other("LSTM", ["x", "w", "w"], "conv", hidden_size=1), norm()], "y"),
     ],
 )  # fmt: skip
 def test_everything_else_stays_as_it_is(nodes, outputs):

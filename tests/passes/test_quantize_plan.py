@@ -85,6 +85,31 @@ def test_engines_may_lack_kernels():
     assert float_layers(model, placement=placement) == {"y": "the engine has no int8 kernel for ConvTranspose"}
 
 
+@pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+def test_recurrent_layers_have_a_scale_for_each_row_of_w_where_the_engine_asks_for_them(op, gates):
+    rng, net = np.random.default_rng(0), Net(channels=4)
+    net.input = [5, 2, 4]
+    w, r = (rng.normal(size=(2, 3 * gates, k)).astype(np.float32) for k in (4, 3))
+    net.constant("w", w)
+    net.constant("r", r)
+    model = net.model(net.add(op, ["data", "w", "r"], "y", hidden_size=3, direction="bidirectional"))
+    placement = Placement(layers=frozenset((op,)))
+    assert float_layers(model) == {"y": f"the engine has no int8 kernel for {op}"}
+    assert float_layers(model, placement=placement) == {"y": LAST}
+    quantized = quantize(model, CalibrationTable({"data": 0.01, "y": 0.01}), placement=placement, float_last=False)
+    tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in quantized.graph.initializer}
+    wanted, scales = quantize_weights(w, 1)
+    np.testing.assert_array_equal(tensors["w_int8"], wanted)
+    np.testing.assert_array_equal(tensors["w_scale"], scales)
+    np.testing.assert_allclose(scales, abs(w).max(axis=(0, 2)) / 127, rtol=1e-6)
+    np.testing.assert_array_equal(tensors["r"], r)
+    assert [list(node.input) for node in quantized.graph.node if node.op_type == op] == [
+        ["data_dequantized", "w_dequantized", "r"]
+    ]
+    model.opset_import[0].version, why = 19, f"the weights of {op} are quantized in INT8 alone"
+    assert float_layers(model, placement=placement, float_last=False, precision="fp8") == {"y": why}
+
+
 # --- the first and the last layers ---------------------------------------------------------------------------------
 
 

@@ -56,6 +56,7 @@ from .run.network_timer import NetworkClock, choose_in_network
 from .saved import SavedPlan
 from .settings import (
     CUDNN_SECONDS,
+    PLACEMENT,
     batches,
     check_fp8,
     cudnn_seconds,
@@ -196,6 +197,11 @@ class CudaEngine(Engine):
     def lowered(self) -> onnx.ModelProto:
         """The fused model, made anew."""
         return to_proto(self._lower())
+
+    @classmethod
+    @override
+    def quantize_options(cls, precision: str = "int8", rest: str = "fp32") -> dict[str, Any]:
+        return {"placement": PLACEMENT}
 
     @classmethod
     @override

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import UnavailableError, UsageError
-from ...passes import CODES
+from ...model.operator_traits import Trait, operators
+from ...passes import CODES, Placement
 from ...tensor import DType, SymbolicDim, TensorDesc
 from ...utils.numbers import LARGEST_BATCH, check_int
 from ...utils.optional import require
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CUDNN_SECONDS",
+    "PLACEMENT",
     "batches",
     "check_fp8",
     "compares_int8",
@@ -32,6 +34,8 @@ __all__ = [
     "planned_sizes",
 ]
 
+PLACEMENT = Placement(layers=operators(Trait.WEIGHTED))
+"""Q/DQ as TensorRT wants it, and for recurrent layers, too: their products of inputs have int8 kernels."""
 _SIDE = 256
 """The size of free dims but the batch with which a network is looked at while it is built."""
 CUDNN_SECONDS, _MAX_CUDNN_SECONDS = 45, 24 * 3600

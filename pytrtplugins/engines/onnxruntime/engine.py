@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 from ...errors import BuildError, ExecutionError
 from ...model.decompose import add_shapes
-from ...model.operator_traits import Trait, operators
 from ...model.proto import arrays_of, copy_of, has_shape, infos_of, node_name
 from ...passes import Placement, of_onnx, run_passes
 from ...plugin.policy import RUNNING, chosen_form
@@ -30,7 +29,7 @@ __all__ = ["PLACEMENT", "OnnxruntimeEngine"]
 _HARMFUL = ["MatMulAddFusion"]  # makes float32's Gemm of an int8 product and an addition
 
 PLACEMENT = Placement(
-    layers=operators(Trait.WEIGHTED) - {"ConvTranspose"},
+    layers=Placement().layers - {"ConvTranspose"},
     kernels=frozenset(("Add", "AveragePool", "GlobalAveragePool", "HardSigmoid", "LeakyRelu", "Mul", "Sigmoid")),
     results=frozenset(("Conv", "Gemm")),
     repeated=True,

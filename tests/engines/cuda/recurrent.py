@@ -1,4 +1,4 @@
-"""Layers of LSTM, GRU and RNN as models, and onnxruntime's numbers for them."""
+"""Layers of LSTM, GRU and RNN as models, onnxruntime's numbers for them, and networks with such layers."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+
+from pytrtplugins.calibration import MinMaxCalibrator
+from pytrtplugins.engines.calibrate import calibrate_prepared
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
@@ -143,3 +146,85 @@ LAYERS = [
     Layer("RNN", hidden=33, batch=9, optional="", outputs="h"),
 ]
 """Forms of the node, each with something that the others have not."""
+
+
+def _network(nodes, inputs, constants):
+    """A model that computes ``out``; each node is an operator, its inputs, its outputs and its attributes."""
+    made = [
+        onnx.helper.make_node(op, reads.split(), [name if name != "-" else "" for name in gives.split()], gives, **at)
+        for op, reads, gives, at in nodes
+    ]
+    infos = [
+        onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for name, a in inputs.items()
+    ]
+    graph = onnx.helper.make_graph(
+        made,
+        "g",
+        infos,
+        [onnx.helper.make_tensor_value_info("out", 1, None)],
+        [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), inputs
+
+
+def text_recognizer(hidden=24, channels=16, width=12, batch=2):
+    """A CRNN and its input: a convolution, two bidirectional LSTMs with a product between them, and a product at the end."""
+    rng = np.random.default_rng(3)
+
+    def weights(*dims):
+        return (rng.standard_normal(dims) * dims[-1] ** -0.5).astype(np.float32)
+
+    h, embedded = hidden, 2 * channels
+    nodes = [
+        ("Conv", "image filters bias", "features", {"pads": [1, 1, 1, 1]}),
+        ("Relu", "features", "rectified", {}),
+        ("MaxPool", "rectified", "line", {"kernel_shape": [8, 1], "strides": [8, 1]}),
+        ("Squeeze", "line two", "columns", {}),
+        ("Transpose", "columns", "steps", {"perm": [2, 0, 1]}),
+        ("LSTM", "steps W R B", "first", {"hidden_size": h, "direction": BOTH}),
+        ("Transpose", "first", "first_steps", {"perm": [0, 2, 1, 3]}),
+        ("Reshape", "first_steps flat", "first_rows", {}),
+        ("MatMul", "first_rows embedding", "embedded", {}),
+        ("LSTM", "embedded W2 R2 B2", "second", {"hidden_size": h, "direction": BOTH}),
+        ("Transpose", "second", "second_steps", {"perm": [0, 2, 1, 3]}),
+        ("Reshape", "second_steps flat", "second_rows", {}),
+        ("MatMul", "second_rows letters", "out", {}),
+    ]
+    constants = {
+        "filters": weights(channels, 1, 3, 3), "bias": weights(channels), "two": np.int64([2]),
+        "flat": np.int64([0, 0, 2 * h]), "embedding": weights(2 * h, embedded), "letters": weights(2 * h, 10),
+    }  # fmt: skip
+    for number, inputs in (("", channels), ("2", embedded)):
+        constants |= {f"W{number}": weights(2, 4 * h, inputs), f"R{number}": weights(2, 4 * h, h)}
+        constants[f"B{number}"] = weights(2, 8 * h)
+    image = rng.standard_normal((batch, 1, 8, width)).astype(np.float32)
+    return _network(nodes, {"image": image}, constants)
+
+
+def language_model(hidden=32, vocabulary=50, steps=9, batch=2):
+    """A GRU that reads words, whose last state a second GRU reads as its only step, and the scores of all words."""
+    rng = np.random.default_rng(4)
+
+    def weights(*dims):
+        return (rng.standard_normal(dims) * dims[-1] ** -0.5).astype(np.float32)
+
+    h = hidden
+    gru = {"hidden_size": h, "linear_before_reset": 1}
+    nodes = [
+        ("Gather", "vectors words", "sequence", {}),
+        ("GRU", "sequence W R B", "- state", gru),
+        ("GRU", "state W2 R2 B2", "again", gru),
+        ("Reshape", "again flat", "rows", {}),
+        ("Gemm", "rows scores", "out", {"transB": 1}),
+    ]
+    constants = {"vectors": weights(vocabulary, 16), "scores": weights(vocabulary, h), "flat": np.int64([-1, h])}
+    for number, inputs in (("", 16), ("2", h)):
+        constants |= {f"W{number}": weights(1, 3 * h, inputs), f"R{number}": weights(1, 3 * h, h)}
+        constants[f"B{number}"] = weights(1, 6 * h)
+    return _network(nodes, {"words": rng.integers(0, vocabulary, (steps, batch))}, constants)
+
+
+def scales(model, inputs):
+    """The calibration table of a prepared model for its own inputs, by onnxruntime."""
+    return calibrate_prepared(model, MinMaxCalibrator([inputs]), engine="onnxruntime", progress=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Int8Chain", "int8_chains", "with_float_chains"]
 
-_LAYERS = operators(Trait.WEIGHTED)
+_LAYERS, _COPYING = operators(Trait.WEIGHTED), operators(Trait.COPIES)
 _ELEMENTWISE = operators(Trait.UNARY) | operators(Trait.BROADCASTS) | operators(Trait.ACTIVATION)
 _Q, _DQ = "QuantizeLinear", "DequantizeLinear"
 
@@ -51,11 +51,11 @@ def int8_chains(model: onnx.ModelProto) -> tuple[Int8Chain, ...]:
     tensors = tensors_of(model.graph)
 
     def form(node: onnx.NodeProto) -> str:
-        names = [name for name in (*node.input[:2], node.output[0]) if name in tensors]
+        names = [name for name in (*node.input[:2], _first_output(node)) if name in tensors]
         return f"{node.op_type} {[str(info_dims(tensors[name])) for name in names]}"
 
     return tuple(
-        Int8Chain(tuple(node.output[0] for node in nodes), layers, "; ".join(map(form, nodes)))
+        Int8Chain(tuple(_first_output(node) for node in nodes), layers, "; ".join(map(form, nodes)))
         for nodes in chains.values()
         if (layers := tuple(node_name(node) for node in nodes if _is_layer(node)))
     )
@@ -74,10 +74,10 @@ def with_float_chains(
     """
     mixed, chains = copy_of(quantized), tuple(chains)
     graph, nodes = mixed.graph, {name for chain in chains for name in chain.nodes}
-    pairs, originals = _pairs(quantized), {node.output[0]: node for node in model.graph.node}
+    pairs, originals = _pairs(quantized), {_first_output(node): node for node in model.graph.node}
     for node in graph.node:
-        if node.output[0] in nodes:
-            plain = originals[node.output[0]].input
+        if _first_output(node) in nodes:
+            plain = originals[_first_output(node)].input
             node.input[:] = [
                 pairs.get(name, plain[place] if place == 1 and _is_layer(node) else name)
                 for place, name in enumerate(node.input)
@@ -96,17 +96,19 @@ class _Finder:
     """Finds which nodes belong together.
 
     Attributes:
-        readers: First output → node, of those that read codes.
+        readers: First output → node, of those that read codes, or what an operator that only copies values makes of codes.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._pairs, self._producers = _pairs(model), {name: node for node in model.graph.node for name in node.output}
         self._constants = {"", *(tensor.name for tensor in model.graph.initializer)}
-        self.readers: Mapping[str, onnx.NodeProto] = {
-            node.output[0]: node
-            for node in model.graph.node
-            if node.op_type not in (_Q, _DQ) and not self._pairs.keys().isdisjoint(node.input)
-        }
+        self.readers: dict[str, onnx.NodeProto] = {}
+        rounded = set(self._pairs)
+        for node in model.graph.node:
+            if node.op_type not in (_Q, _DQ) and not rounded.isdisjoint(node.input):
+                self.readers[_first_output(node)] = node
+                if node.op_type in _COPYING and not node.domain:
+                    rounded.update(filter(None, node.output))
         self._parents, self._places = (
             {key: key for key in self.readers},
             {key: place for place, key in enumerate(self.readers)},
@@ -115,7 +117,7 @@ class _Finder:
         for key, node in self.readers.items():
             for name in node.input:
                 origin = self._pairs.get(name, name)
-                if name in self._pairs:
+                if name in rounded:
                     self._join(key, first_readers.setdefault(origin, key))
                 for source in self._sources(origin):
                     self._join(key, source)
@@ -140,8 +142,8 @@ class _Finder:
                 continue
             node = self._producers.get(name)
             seen.add(name)
-            if node is not None and node.output[0] in self.readers:
-                sources.add(node.output[0])
+            if node is not None and _first_output(node) in self.readers:
+                sources.add(_first_output(node))
             elif node is not None and node.op_type in _ELEMENTWISE and not node.domain:
                 waiting += node.input
             elif node is None or node.op_type != "Constant":
@@ -157,6 +159,11 @@ def _pairs(model: onnx.ModelProto) -> dict[str, str]:
         for node in model.graph.node
         if node.op_type == _DQ and node.input[0] in codes
     }
+
+
+def _first_output(node: onnx.NodeProto) -> str:
+    """The first output that a node has: a recurrent layer may lack Y."""
+    return next(filter(None, node.output), "")
 
 
 def _is_layer(node: onnx.NodeProto) -> bool:

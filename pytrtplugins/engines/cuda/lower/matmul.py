@@ -16,7 +16,7 @@ from .rewrite import DOMAIN, Rewrite, has_residual, has_rows, is_float, scale_of
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["FuseBiases", "FuseMatMuls"]
+__all__ = ["FuseBiases", "FuseMatMuls", "dequantize_filters"]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class FuseMatMuls(Rewrite[_Product]):
         name = str(node.outputs[0].name)
         filters = add_constant(graph, f"{name}.weights", match.weights[..., None, None], order="K")
         if match.origin is not None:
-            filters = _dequantize_filters(graph, node, match.origin, filters)
+            filters = dequantize_filters(graph, node, filters, *match.origin.inputs[1:])
         beta = node.attributes.get_float("beta", 1.0)
         bias = _make_bias(graph, name, match.bias, beta, len(match.weights))
         made = fused_convolution(graph, node, [node.inputs[0], filters, bias], rows=1)
@@ -136,6 +136,24 @@ class FuseBiases(Rewrite["tuple[ir.Node, npt.NDArray[Any]]"]):
         swap(graph, [node], conv.outputs[0])
 
 
+def dequantize_filters(graph: ir.Graph, node: ir.Node, codes: ir.Value, *operands: ir.Value | None) -> ir.Value:
+    """Dequantize the filters of a product by a new DequantizeLinear before its node, and return its output.
+
+    Args:
+        graph: The node's.
+        node: The MatMul or its like, whose second input has the type of the result.
+        codes: (N, K, 1, 1).
+        operands: Scales and, if there are any, zero points, of one filter each, or one of all.
+    """
+    made = require("onnx_ir", extra="onnx").node(
+        "DequantizeLinear", [codes, *operands], {"axis": 0}, name=f"{codes.name}.floats"
+    )
+    floats: ir.Value = made.outputs[0]
+    floats.name, floats.shape, floats.type = f"{codes.name}.floats", codes.shape, node.inputs[1].type  # type: ignore[union-attr]
+    graph.insert_before(node, made)
+    return floats
+
+
 # -- inside ----------------------------------------------------------------------------------------------------------------
 
 
@@ -159,16 +177,6 @@ def _is_row(dims: tuple[Any, ...] | None, filters: int) -> bool:
 def _is_dequantized(c: ir.Value, filters: int) -> bool:
     """Whether C is computed from constants alone and has dims (N)."""
     return comes_from_constants(c) and dims_of(c) == (filters,)
-
-
-def _dequantize_filters(graph: ir.Graph, node: ir.Node, origin: ir.Node, codes: ir.Value) -> ir.Value:
-    """Dequantize the filters by a new DequantizeLinear, and return its output."""
-    inputs = [codes, *origin.inputs[1:]]
-    made = require("onnx_ir", extra="onnx").node("DequantizeLinear", inputs, {"axis": 0}, name=f"{codes.name}.floats")
-    floats: ir.Value = made.outputs[0]
-    floats.name, floats.shape, floats.type = f"{codes.name}.floats", codes.shape, node.inputs[1].type  # type: ignore[union-attr]
-    graph.insert_before(node, made)
-    return floats
 
 
 def _make_bias(graph: ir.Graph, name: str, c: ir.Value | None, beta: float, filters: int) -> ir.Value:

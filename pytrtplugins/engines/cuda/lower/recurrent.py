@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ....model.ir import add_constant, array_of, dims_of, dtype_of, operand
+from ....model.ir import add_constant, array_of, dims_of, dtype_of, is_op, operand
 from ....model.operator_traits import RECURRENT
 from ....tensor import DType
 from ....utils.optional import require
 from ..device.recurrent import activations_of
 from .epilogue import fused_convolution
-from .rewrite import DOMAIN, Rewrite, is_float
+from .matmul import dequantize_filters
+from .qdq import computed_constant
+from .rewrite import DOMAIN, Rewrite, is_around_zero, is_float
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -27,10 +29,11 @@ _LISTS = ("activations", "activation_alpha", "activation_beta")
 
 @dataclass(frozen=True)
 class _Layer:
-    """Weights of a recurrent layer, float32, and attributes of its recurrence.
+    """Weights of a recurrent layer, float32 where nothing else is said, and attributes of its recurrence.
 
     Attributes:
-        w: (directions · gates · hidden, inputs).
+        w: (directions · gates · hidden, inputs), float32, or codes of int8.
+        scales: Of the codes' rows, (directions · gates · hidden); None for float32.
         r: (directions, gates · hidden, hidden).
         bias: (directions · gates · hidden), added to the products with W.
         added: The part of a GRU's biases that the reset gate multiplies, (directions, 1, hidden), or an LSTM's peepholes,
@@ -38,7 +41,8 @@ class _Layer:
         attributes: See `SplitRecurrent`.
     """
 
-    w: npt.NDArray[np.float32]
+    w: npt.NDArray[Any]
+    scales: npt.NDArray[np.float32] | None
     r: npt.NDArray[np.float32]
     bias: npt.NDArray[np.float32]
     added: npt.NDArray[np.float32] | None
@@ -48,7 +52,8 @@ class _Layer:
 class SplitRecurrent(Rewrite[_Layer]):
     """LSTM, GRU or RNN with constant weights → the engine's ``Conv`` with ``rows`` 1, and its ``Recurrent``.
 
-    The first has the products of all steps' inputs with W of all directions, and the biases. ``Recurrent`` reads them, R, the
+    The first has the products of all steps' inputs with W of all directions, and the biases. Where W is dequantized from int8 with one
+    scale, or one for each row, so are its filters: with dequantized inputs it becomes a product of codes. ``Recurrent`` reads them, R, the
     biases or peepholes that cannot be added before, lengths, and the first h and c; it gives Y, Y_h and Y_c. It has the
     attributes of the ONNX node, ``operator`` and ``hidden_size``.
 
@@ -70,11 +75,15 @@ class SplitRecurrent(Rewrite[_Layer]):
             return None
         if lengths is not None and dtype_of(lengths) is not DType.INT32:  # case 3
             return None
-        w, r, b, p = (array_of(operand(node, index)) for index in (1, 2, 3, 7))
+        w, r, b, p = (_constant_of(operand(node, index)) for index in (1, 2, 3, 7))
         missing = [operand(node, index) is not None and array is None for index, array in ((3, b), (7, p))]
         if w is None or r is None or any(missing) or not w.size or not r.size:  # case 1
             return None
-        return _layer(node, *(None if array is None else array.astype(np.float32) for array in (w, r, b, p)))
+        layer = _layer(node, *(None if array is None else array.astype(np.float32) for array in (w, r, b, p)))
+        codes = _codes_of(node.inputs[1])
+        if layer is None or codes is None:
+            return layer
+        return replace(layer, w=codes[0].reshape(layer.w.shape), scales=codes[1])
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Layer) -> None:
         """Replace the node by the product and the recurrence."""
@@ -82,6 +91,10 @@ class SplitRecurrent(Rewrite[_Layer]):
         assert x is not None
         name = next(str(output.name) for output in node.outputs if output.name)
         filters = add_constant(graph, f"{name}.weights", match.w[..., None, None])
+        if match.scales is not None:
+            scales = add_constant(graph, f"{name}.weight_scales", match.scales)
+            zeros = add_constant(graph, f"{name}.weight_zeros", np.zeros(match.scales.shape, np.int8))
+            filters = dequantize_filters(graph, node, filters, scales, zeros)
         product = fused_convolution(graph, node, [x, filters, add_constant(graph, f"{name}.bias", match.bias)], rows=1)
         product.name = f"{node.name}.inputs"
         inputs = product.outputs[0]
@@ -100,6 +113,29 @@ class SplitRecurrent(Rewrite[_Layer]):
         graph.remove(node, safe=True)
         for new, (output_name, shape, kind) in zip(recurrence.outputs, descriptions, strict=True):
             new.name, new.shape, new.type = output_name, shape, kind
+
+
+def _constant_of(value: ir.Value | None) -> npt.NDArray[Any] | None:
+    """The numbers of a constant or of a dequantized one; None for others."""
+    origin = None if value is None else value.producer()
+    if origin is not None and is_op(origin, "DequantizeLinear"):
+        return computed_constant(origin, array_of(origin.inputs[0]))
+    array: npt.NDArray[Any] | None = array_of(value)
+    return array
+
+
+def _codes_of(w: ir.Value | None) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]] | None:
+    """The int8 codes of W and the scale of each row; None for floats, other codes, and other scales, which stay floats."""
+    origin = None if w is None else w.producer()
+    if origin is None or not is_op(origin, "DequantizeLinear") or not is_around_zero(origin):
+        return None
+    codes, scales = array_of(origin.inputs[0]), array_of(origin.inputs[1])
+    if codes is None or scales is None or codes.dtype != np.int8:
+        return None
+    directions, rows, _ = codes.shape
+    if scales.size != 1 and (scales.ndim != 1 or origin.attributes.get_int("axis", 1) % 3 != 1):
+        return None
+    return codes, np.tile(np.broadcast_to(scales.reshape(-1), (rows,)), directions).astype(np.float32)
 
 
 def _layer(node: ir.Node, w: Any, r: Any, b: Any, p: Any) -> _Layer | None:
@@ -126,4 +162,4 @@ def _layer(node: ir.Node, w: Any, r: Any, b: Any, p: Any) -> _Layer | None:
     if op == "GRU" and attributes["linear_before_reset"]:
         bias[:, 2 * hidden :] = biases[:, 0, 2 * hidden :]
         added = biases[:, 1:, 2 * hidden :]
-    return _Layer(w.reshape(directions * rows, -1), r, bias.reshape(-1), added, attributes)
+    return _Layer(w.reshape(directions * rows, -1), None, r, bias.reshape(-1), added, attributes)

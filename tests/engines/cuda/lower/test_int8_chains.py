@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from pytrtplugins.engines.cuda.lower.int8_chains import int8_chains, with_float_chains
+from pytrtplugins.engines.cuda.settings import PLACEMENT
 from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.passes.quantize import FLOAT_LAYERS
+from tests.engines.cuda.recurrent import language_model, scales, text_recognizer
+from tests.engines.operators import literal
 from tests.passes.nets import Net, Swap, calibrated, image, ones, run
 
 REASON = "the network is faster with it in float16"
@@ -64,6 +67,15 @@ def swish():
     return net.model(net.conv(net.conv(x, "b", 8), "last", 4))
 
 
+def copied():
+    """Layers that read codes through operators that only copy values; both read the same."""
+    net = Net(channels=8)
+    x = net.conv("data", "a", 8)
+    x = net.add("Transpose", [net.add("Identity", [x], "same")], "turned", 8, perm=[0, 1, 3, 2])
+    both = net.add("Concat", [net.conv(x, "b", 4), net.conv(x, "c", 4)], "both", 8, axis=1)
+    return net.model(net.conv(both, "last", 4))
+
+
 def both(make, calibrate=calibrated):
     """The float model and its quantized form, prepared, and the table."""
     model = prepare(make())
@@ -79,6 +91,7 @@ def both(make, calibrate=calibrated):
         (parted, [("a", "b"), ("c", "d"), ("e",)]),
         (gated, [("depthwise",), ("project",)]),
         (swish, [("a", "b")]),
+        (copied, [("a", "b", "c")]),
     ],
 )
 def test_a_chain_ends_where_its_tensors_are_floats(make, layers):
@@ -98,7 +111,7 @@ def operators(model):
     return sorted(node.op_type for node in model.graph.node)
 
 
-@pytest.mark.parametrize("make", [plain, residual, parted, gated, swish])
+@pytest.mark.parametrize("make", [plain, residual, parted, gated, swish, copied])
 @pytest.mark.parametrize("which", ["first", "last", "all"])
 def test_a_chain_in_float_is_as_if_the_quantize_pass_had_left_it_out(make, which):
     model, quantized, table = both(make)
@@ -124,6 +137,24 @@ def test_a_chain_goes_through_a_plugin_that_moves_codes():
     assert chain.layers == ("a", "b", "c")
     mixed = with_float_chains(quantized, model, [chain], REASON)
     assert operators(mixed) == operators(quantize(model, table, exclude=chain.layers)) == operators(model)
+
+
+@pytest.mark.parametrize(
+    ("make", "layers"),
+    [(text_recognizer, [("features", "first", "embedded", "second")]), (language_model, [("- state", "again")])],
+)
+def test_recurrent_layers_are_in_chains(make, layers):
+    model, inputs = make()
+    model = prepare(model)
+    table = scales(model, inputs)
+    quantized = quantize(model, table, placement=PLACEMENT)
+    chains = int8_chains(quantized)
+    assert [chain.layers for chain in chains] == layers
+    for chain in chains:
+        mixed = with_float_chains(quantized, model, [chain], REASON)
+        wanted = quantize(model, table, placement=PLACEMENT, exclude=chain.layers)
+        assert operators(mixed) == operators(wanted)
+        np.testing.assert_array_equal(*(literal(each, inputs) for each in (mixed, wanted)))
 
 
 def test_the_model_says_why_a_layer_is_in_float():

@@ -5,9 +5,15 @@ import pytest
 
 import pytrtplugins as ptp
 import pytrtplugins.engines.cuda.device.recurrent as module
+from pytrtplugins.engines.cuda import int8_choice, settings
+from pytrtplugins.engines.cuda.conv import cache
 from pytrtplugins.engines.cuda.device.recurrent_form import CLUSTER, ONE_BLOCK, WHOLE_GRID, LanesForm, MatrixForm
+from pytrtplugins.engines.cuda.settings import PLACEMENT
+from pytrtplugins.passes import prepare, quantize
 from pytrtplugins.tensor import DType
-from tests.engines.cuda.recurrent import BOTH, LAYERS, Layer
+from tests.engines.cuda.recurrent import BOTH, LAYERS, Layer, language_model, scales, text_recognizer
+from tests.engines.operators import literal
+from tests.measures import relative
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
@@ -103,3 +109,34 @@ def test_layers_side_by_side_on_streams_of_one_graph_do_not_wait_for_each_other(
             outputs = context.run(inputs)
         for name in "yz":
             np.testing.assert_allclose(outputs[name], layer.wanted()["y"], 5e-6, 5e-6)
+
+
+@pytest.mark.parametrize("make", [text_recognizer, language_model])
+@pytest.mark.parametrize("rest", ["float16", "float32"])
+def test_networks_in_int8_are_near_onnxruntimes_from_the_same_file(make, rest):
+    """Sizes that the kernels of products take, and others."""
+    for options in ({}, {"hidden": 128, "batch": 4}):
+        model, inputs = make(**options)
+        model = prepare(model)
+        quantized = quantize(model, scales(model, inputs), placement=PLACEMENT)
+        engine = ptp.build(quantized, engine="cuda", precision="int8", settings={"float": rest})
+        kinds = engine.arithmetic.layers
+        assert [kind for name, kind in kinds.items() if name != "out"] == ["int8"] * (len(kinds) - 1)
+        with engine.create_context() as context:
+            for _ in range(3):  # the first is captured
+                assert relative(context.run(inputs)["out"], literal(quantized, inputs)[0]) < 1e-2
+            segments = next(iter(context._ready.values())).execution.segments
+            assert [segment.graph is not None for segment in segments] == [True]
+
+
+@pytest.mark.parametrize("make", [text_recognizer, language_model])
+def test_what_is_not_faster_in_int8_stays_in_float(make, monkeypatch, tmp_path):
+    """Forms are timed, chains of recurrent layers among them, and what is chosen computes right."""
+    monkeypatch.setattr(int8_choice, "compares_int8", settings.compares_int8)
+    monkeypatch.setattr(cache, "cache_folder", lambda kind: tmp_path)
+    model, inputs = make(hidden=128, batch=4)
+    table = scales(prepare(model), inputs)
+    engine = ptp.build(model, engine="cuda", precision="int8", calibration=table, progress=False)
+    assert "µs" in engine.choices["int8"], engine.choices
+    with engine.create_context() as context:
+        assert relative(context.run(inputs)["out"], literal(model, inputs)[0]) < 0.05
