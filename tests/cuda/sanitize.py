@@ -5,7 +5,7 @@
 Each tool first has to find a fault that is there, in a kernel made for it; then it must find none in the subjects, which are
 groups of tests: the kernels of plugins and of vision, engine cuda's convolutions, by themselves those with halos, for float32, of groups,
 depthwise ones, of which those with a dilation, and those with PReLU, generated kernels and means, squeeze and excitation,
-attention, products with few rows, copies, from images to boxes, and whole networks.
+attention, products with few rows, copies, Unique, from images to boxes, and whole networks.
 Arrays come from cudaMalloc one by one, so that no pool hides an access beyond the end. Tests run once before, by
 themselves, so that the tools do not meet compilers.
 """
@@ -60,6 +60,7 @@ SUBJECTS = {
     "transposed": [f"{_ENGINE}/lower/test_transposed_convolution_gpu.py", "-k", "windows or resized"],
     "prelu": [f"{_ENGINE}/lower/test_prelu_gpu.py", "-k", "onnxruntimes and not libraries"],
     "copies": [f"{_ENGINE}/device/test_copier_gpu.py", "-k", "each_array and not sizes6"],
+    "unique": [f"{_ENGINE}/device/indexed/test_unique_gpu.py", "-k", "each_run"],
     "images": [f"{_ENGINE}/run/test_detection_gpu.py", "-k", "several_layers or room_for or of_a_batch"],
     "engine": [f"{_ENGINE}/test_gpu.py", "-k", "left_out and tactics"],  # kernels of ours where there are any
     "mobile": [f"{_ENGINE}/test_gpu.py", "-k", "layer_of_a_mobile_network"],

@@ -1,24 +1,10 @@
-// NonZero: the places of the values that are not zero, in the order of the values. Before it stand constants that nonzero.py writes.
+// NonZero: the places of the values that are not zero, in the order of the values. Before it stand block_sums.cu, and constants that
+// nonzero.py writes.
 //
 // A block does CHUNK successive values of N. It publishes how many of them are not zero, adds up what the blocks before it have
 // published, and writes its places behind theirs. Blocks take their turns from a counter, so that those before a block have begun when
 // it waits for them. `counts` has a number for each block, one too high so that 0 means that it is not there yet; behind them are two
 // counters: blocks that have begun, and blocks that are done. All are 0 before and behind a run.
-
-// Add up a number of each thread; every thread gets the sum of those before it, and the sum of all.
-__device__ __forceinline__ unsigned sum_before(unsigned own, unsigned (&sums)[THREADS], unsigned* sum) {
-    __syncthreads();
-    sums[threadIdx.x] = own;
-    for (unsigned step = 1; step < THREADS; step *= 2) {
-        __syncthreads();
-        unsigned const other = threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
-        __syncthreads();
-        sums[threadIdx.x] += other;
-    }
-    __syncthreads();
-    *sum = sums[THREADS - 1];
-    return sums[threadIdx.x] - own;
-}
 
 template <typename V, typename W> __device__ void find_nonzero(V is_nonzero, W write, volatile unsigned* counts, long long* number) {
     __shared__ unsigned sums[THREADS], turn, done;

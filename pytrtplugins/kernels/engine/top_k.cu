@@ -1,19 +1,12 @@
-// The K best of the N values of a row, the best first, of equal ones the first. Before it stand order_keys.cu and constants, all
-// written by top_k.py.
+// The K best of the N values of a row, the best first, of equal ones the first. Before it stand order_keys.cu, and behind
+// constants that top_k.py writes sort.cu.
 //
 // A block does a row, or one of its SPLITS: then the last block of the row that is done goes on with what all have found, which lies
 // in memory. A block finds the K-th best: the highest byte of its key by counting how often each comes, then the next byte among
-// those that share it, and so on; among equal keys the bytes of the place. What is not behind it is put in order by a bitonic
-// sort of SIZE entries, a power of two, of which NEAR fit into shared memory. SELECT: whether there is anything to leave out.
+// those that share it, and so on; among equal keys the bytes of the place. What is not behind it is sorted: SIZE
+// entries, a power of two. SELECT: whether there is anything to leave out.
 
-typedef Sortable<X>::key Key;
-struct alignas(2 * sizeof(Key)) Entry {
-    Key key;
-    unsigned place;
-};
 constexpr int COPIES = 4;  // of counts, since threads side by side often have the same byte
-
-__device__ __forceinline__ bool before(Entry a, Entry b) { return a.key > b.key || (a.key == b.key && a.place < b.place); }
 
 struct Counts {
     unsigned copies[256 * COPIES], bytes[256], groups[16], byte, above, taken;
@@ -91,42 +84,6 @@ template <typename E> __device__ void select(Counts& counts, unsigned count, E e
         Key const high = entry.key >> shift;
         bool const equal = rank_shift == RANK_BITS || (N - 1 - entry.place) >> rank_shift >= ranks;
         if (high > keys || (high == keys && equal)) best[atomicAdd(&counts.taken, 1u)] = entry;
-    }
-}
-
-// One step of a sort: pairs of entries that are `step` apart, of which the first has number `first`, rise or fall as their run of
-// `size` does.
-__device__ __forceinline__ void exchange(Entry* entries, unsigned count, unsigned first, unsigned size, unsigned step) {
-    __syncthreads();
-    for (unsigned pair = threadIdx.x; pair < count / 2; pair += THREADS) {
-        unsigned const low = 2 * pair - (pair & (step - 1)), high = low + step;
-        Entry const a = entries[low], b = entries[high];
-        if (before(b, a) == (((first + low) & size) == 0)) {
-            entries[low] = b;
-            entries[high] = a;
-        }
-    }
-}
-
-// The steps below NEAR of runs of some sizes, in shared memory: that of `near` where not all entries are there.
-__device__ void sort_near(Entry* entries, Entry* near, unsigned from, unsigned to) {
-    for (unsigned first = 0; first < SIZE; first += NEAR) {
-        __syncthreads();
-        for (unsigned i = threadIdx.x; SIZE > NEAR && i < NEAR; i += THREADS) near[i] = entries[first + i];
-        for (unsigned size = from; size <= to; size *= 2) {
-            for (unsigned step = (size < NEAR ? size : NEAR) / 2; step; step /= 2) exchange(near, NEAR, first, size, step);
-        }
-        __syncthreads();
-        for (unsigned i = threadIdx.x; SIZE > NEAR && i < NEAR; i += THREADS) entries[first + i] = near[i];
-    }
-    __syncthreads();
-}
-
-__device__ __forceinline__ void sort_entries(Entry* entries, Entry* near) {
-    sort_near(entries, near, 2, NEAR);
-    for (unsigned size = 2 * NEAR; size <= SIZE; size *= 2) {
-        for (unsigned step = size / 2; step >= NEAR; step /= 2) exchange(entries, SIZE, 0, size, step);
-        sort_near(entries, near, size, size);
     }
 }
 

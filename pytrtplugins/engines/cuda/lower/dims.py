@@ -43,6 +43,9 @@ def fused_dims(node: ir.Node) -> list[Sequence[int]] | None:
     if is_op(node, "PaddedNonZero", DOMAIN):
         is_flat = len(dims_of(node.outputs[0]) or ()) == 2
         return [(len(dims[0]), *([math.prod(dims[0])] if is_flat else dims[0])), (1,)]
+    if is_op(node, "PaddedUnique", DOMAIN):
+        is_flat = any(value.name and len(dims_of(value) or ()) == 1 for value in node.outputs[:-1])
+        return [*[[math.prod(dims[0])] if is_flat else dims[0]] * (len(node.outputs) - 1), (1,)]
     return [dims[0]] if node.op_type in PLAIN else None
 
 

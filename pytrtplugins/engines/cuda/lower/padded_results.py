@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from ....model.ir import add_constant, swap
+from ....model.ir import add_constant
 from ....utils.optional import ir
 from .rewrite import DOMAIN
 
 __all__ = ["PADDED", "write_padded"]
 
-PADDED = ("PaddedNonZero", "Suppress")
+PADDED = ("PaddedNonZero", "PaddedUnique", "Suppress")
 """Operators of this engine's domain with room for all results that there may be: they choose by values, which rounding would change."""
 
 
@@ -26,38 +26,53 @@ def write_padded(
     room: Sequence[Any],
     flat: Sequence[int],
     axis: int,
+    whole: Collection[int] = (),
 ) -> None:
-    """Replace a node, whose result's dims depend on values, by a kernel of the graph and a Slice.
+    """Replace a node, whose results' dims depend on values, by a kernel of the graph and a Slice for each result that is read.
 
-    The kernel gives int64: results, of which the first along an axis are those of the node, and their number, (1,). The Slice ends
-    at that number, so that it and what reads it run node by node.
+    The kernel gives the node's results, of which the first along an axis are those of the node, and their number, (1,) int64, as its last
+    output. The Slices end at that number, so that they and what reads them run node by node.
 
     Args:
         graph: The node's.
-        node: Its one output is int64.
+        node: What is replaced.
         op_type: The kernel's operator, of this engine's domain.
         inputs: What the kernel reads.
         attributes: The kernel's.
-        room: Dims of the kernel's results: numbers and free dims.
+        room: Dims of each of the kernel's results: numbers and free dims.
         flat: Dims that a Reshape gives the results before they are cut, where they have more axes.
         axis: Along which they are cut.
+        whole: Places of results that fill the room, and are not cut.
     """
-    name = str(node.outputs[0].name)
-    kernel = ir.node(op_type, inputs, attributes, domain=DOMAIN, name=node.name, num_outputs=2)
-    nodes, count = [kernel], kernel.outputs[1]
-    kernel.outputs[0].shape, count.shape = ir.Shape(room), ir.Shape([1])
-    cut_dims = [size if size > 0 else None for size in flat]
-    if len(room) > len(flat):
-        dims = add_constant(graph, f"{name}.flat", np.array(flat))
-        nodes.append(ir.node("Reshape", [kernel.outputs[0], dims], name=f"{name}.reshape"))
-        nodes[-1].outputs[0].shape = ir.Shape(cut_dims)
+    name, results = next(str(output.name) for output in node.outputs if _is_read(output)), list(node.outputs)
+    kernel = ir.node(op_type, inputs, attributes, domain=DOMAIN, name=node.name, num_outputs=len(results) + 1)
+    count, joined = kernel.outputs[-1], len(room) > len(flat)
+    count.name, count.shape = f"{name}.count", ir.Shape([1])
+    count.type = ir.TensorType(ir.DataType.INT64)
+    graph.insert_before(node, kernel)
+    dims = add_constant(graph, f"{name}.flat", np.array(flat)) if joined else None
     begin, along = (
         add_constant(graph, f"{name}.{what}", np.array([at])) for what, at in (("begin", 0), ("axis", axis))
     )
-    nodes.append(ir.node("Slice", [nodes[-1].outputs[0], begin, count, along], name=f"{name}.cut"))
-    for index, value in enumerate(value for each in nodes for value in each.outputs):
-        value.name, value.type = f"{name}.rows{index}", ir.TensorType(ir.DataType.INT64)
-    graph.insert_before(node, nodes)
-    result = nodes[-1].outputs[0]
-    swap(graph, [node], result)
-    result.shape = ir.Shape(cut_dims)
+    cut_dims = ir.Shape([size if size > 0 else None for size in flat])
+    for place, (old, value) in enumerate(zip(results, kernel.outputs, strict=False)):
+        value.shape, value.type = ir.Shape(room), old.type
+        if not _is_read(old):
+            value.name = ""
+            continue
+        operands = [("Reshape", "reshape", [dims])] if joined else []
+        operands += [] if place in whole else [("Slice", "cut", [begin, count, along])]
+        final = value
+        for index, (op, what, others) in enumerate(operands):
+            final.name = f"{old.name}.rows{index}"
+            made = ir.node(op, [final, *others], name=f"{old.name}.{what}")
+            graph.insert_before(node, made)
+            final = made.outputs[0]
+            final.shape, final.type = cut_dims, old.type
+        old.replace_all_uses_with(final, replace_graph_outputs=True)
+        final.name, old.name = old.name, f"{old.name}.replaced"
+    graph.remove(node, safe=True)
+
+
+def _is_read(value: ir.Value) -> bool:
+    return value.is_graph_output() or bool(value.uses())

@@ -53,6 +53,7 @@ from .rewrite import DOMAIN
 from .squeeze_excite import FuseSqueezeExcite
 from .suppressions import WriteSuppressions
 from .transposed_convolution import ConvTransposeToConv
+from .uniques import WriteUniques
 from .volumes import WriteVolumes
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ _PASSES: tuple[tuple[OptionalStep | None, type[Pass]], ...] = (
     (None, FoldCodes),
     ("pointwise", WriteSuppressions),
     ("pointwise", WriteNonZeros),
+    ("pointwise", WriteUniques),
     (None, WriteEinsums),
     (None, WriteAsImages),
     ("attention", FuseAttention),

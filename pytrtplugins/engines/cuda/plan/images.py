@@ -16,8 +16,8 @@ _SEEDS = operators(Trait.CONVOLUTION) | {"LpPool", "MaxUnpool"}
 """Operators that work on the pixels of images, whatever tensors of four axes otherwise are; the other pools take both."""
 _OTHER = (operators(Trait.KEEPS_ORDER) - {"Identity"}) | operators(Trait.INDEXED) | {
     "Constant", "ConstantOfShape", "Expand", "OneHot", "Tile", "Transpose", "Attention", "Det", "Einsum", "Gemm", "MatMul",
-    "MatMulInteger", "PaddedNonZero", "QLinearMatMul", "RotaryEmbedding", "CumSum", "Hardmax", "LayerNormalization", "LogSoftmax",
-    "RMSNormalization", "Softmax",
+    "MatMulInteger", "PaddedNonZero", "PaddedUnique", "QLinearMatMul", "RotaryEmbedding", "CumSum", "Hardmax", "LayerNormalization",
+    "LogSoftmax", "RMSNormalization", "Softmax",
 }  # fmt: skip
 """Operators whose inputs and outputs this engine's kernels need not find in the same order."""
 _OF_FRAMES = ("Gather", "Pad", "Reshape", "Slice")

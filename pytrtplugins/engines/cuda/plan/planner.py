@@ -158,7 +158,9 @@ class _Planner:
         elif not node.domain and (results := constant_results(step, tensors)):
             self.constants.update(results)
         elif op in PADDED and own and any(0 in tensors.dims(name) for name in inputs):  # nothing to choose from
-            self.constants.update({name: np.zeros(tensors.dims(name), np.int64) for name in outputs})
+            self.constants.update(
+                {name: np.zeros(tensors.dims(name), tensors.dtype(name).numpy) for name in filter(None, outputs)}
+            )
         elif op in ("Pointwise", "Rows") and own:
             self._add_generated(step)
         elif op in PLAIN and (own or not node.domain) and kinds.is_plain_activation(step, tensors):

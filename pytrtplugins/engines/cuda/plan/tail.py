@@ -24,7 +24,7 @@ __all__ = ["Tail", "check_operator", "check_operators", "check_types", "outer_re
 
 _FUSED = ("Attention", "Conv")
 """Fused nodes that mean more than operators of ONNX's that are called alike."""
-_OWN = ("Attention", "PaddedNonZero", "Patches", "Recurrent", "SqueezeExcite", "Suppress", "VolumePool")
+_OWN = ("Attention", "PaddedNonZero", "PaddedUnique", "Patches", "Recurrent", "SqueezeExcite", "Suppress", "VolumePool")
 """Operators of this engine's domain that have kernels and no function of arrays."""
 
 

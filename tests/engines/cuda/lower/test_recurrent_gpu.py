@@ -112,8 +112,8 @@ def test_layers_side_by_side_on_streams_of_one_graph_do_not_wait_for_each_other(
 
 
 @pytest.mark.parametrize("make", [text_recognizer, language_model])
-@pytest.mark.parametrize("rest", ["float16", "float32"])
-def test_networks_in_int8_are_near_onnxruntimes_from_the_same_file(make, rest):
+@pytest.mark.parametrize(("rest", "room"), [("float16", 2e-2), ("float32", 5e-3)])
+def test_networks_in_int8_are_near_onnxruntimes_from_the_same_file(make, rest, room):
     """Sizes that the kernels of products take, and others."""
     for options in ({}, {"hidden": 128, "batch": 4}):
         model, inputs = make(**options)
@@ -124,7 +124,7 @@ def test_networks_in_int8_are_near_onnxruntimes_from_the_same_file(make, rest):
         assert [kind for name, kind in kinds.items() if name != "out"] == ["int8"] * (len(kinds) - 1)
         with engine.create_context() as context:
             for _ in range(3):  # the first is captured
-                assert relative(context.run(inputs)["out"], literal(quantized, inputs)[0]) < 1e-2
+                assert relative(context.run(inputs)["out"], literal(quantized, inputs)[0]) < room
             segments = next(iter(context._ready.values())).execution.segments
             assert [segment.graph is not None for segment in segments] == [True]
 

@@ -43,7 +43,7 @@ def _nonzero(node: Node) -> KernelSource:
     constants: dict[str, int | str] = {
         "N": count, "THREADS": _THREADS, "VALUES": _VALUES, "CHUNK": _THREADS * _VALUES, "BLOCKS": blocks,
     }  # fmt: skip
-    text = row_kernel_text(node, _THREADS, ("nonzero.cu",), constants, body)
+    text = row_kernel_text(node, _THREADS, ("block_sums.cu", "nonzero.cu"), constants, body)
     return KernelSource(text, blocks, _THREADS, False, 4 * (blocks + 2))
 
 

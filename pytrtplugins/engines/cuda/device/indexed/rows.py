@@ -6,13 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from .....tensor import DType
 from ..index import Index
 from ..layout import Format
 from ..loops import Axis, index_lines
 from ..source import sources
 from .table import Node, library
 
-__all__ = ["Rows", "power_of_two", "row_kernel_text"]
+__all__ = ["Rows", "entry_bytes", "power_of_two", "row_kernel_text"]
 
 
 @dataclass(frozen=True)
@@ -63,26 +64,36 @@ def power_of_two(number: int) -> int:
     return 1 << max(0, number - 1).bit_length()
 
 
+def entry_bytes(dtype: DType) -> int:
+    """Bytes of a key and a place, as sort.cu sorts them."""
+    return 16 if dtype.itemsize == 8 else 8
+
+
 def row_kernel_text(
-    node: Node, threads: int, files: Sequence[str], constants: Mapping[str, int | str], body: Sequence[str]
+    node: Node,
+    threads: int,
+    files: Sequence[str],
+    constants: Mapping[str, int | str],
+    body: Sequence[str],
+    last: int = 1,
 ) -> str:
     """The source of a kernel of rows.
 
     Args:
         node: What is computed.
         threads: Of a block.
-        files: Of `KERNELS`, that need no constants but the last, which stands behind them.
+        files: Of `KERNELS`.
         constants: Whole numbers, and types.
         body: C: the kernel's, behind `begin_kernel`.
+        last: How many of the files, the last ones, need the constants and stand behind them.
     """
     lines = [
         f"typedef {value} {name};" if isinstance(value, str) else f"constexpr unsigned {name} = {value}u;"
         for name, value in constants.items()
     ]
-    *before, last = files
     return "\n".join(
         (
-            library(*before), *lines, sources(last),
+            library(*files[:-last]), *lines, sources(*files[-last:]),
             f'extern "C" __global__ void __launch_bounds__({threads}) indexed({", ".join(node.parameters)}) {{',
             "    begin_kernel();", *(f"    {line}" for line in body), "}\n",
         )

@@ -8,7 +8,7 @@ from typing import Any
 from .....tensor import DType
 from ..index import Index
 from ..text import C_TYPES
-from .rows import Rows, power_of_two, row_kernel_text
+from .rows import Rows, entry_bytes, power_of_two, row_kernel_text
 from .table import Described, KernelSource, Node, indexed
 
 __all__: list[str] = []
@@ -25,17 +25,12 @@ _PART, _MAX_PARTS = 1 << 10, 32
 """Values of an ArgMax that a block has of a row that several share, at least; how many do, at most."""
 
 
-def _entry_bytes(dtype: DType) -> int:
-    """A key and a place."""
-    return 16 if dtype.itemsize == 8 else 8
-
-
 def _top_k_fits(at: Any, inputs: Sequence[Described], outputs: Sequence[Described | None]) -> bool:
     dims, dtype = inputs[0]
     if not dims or dtype not in C_TYPES or dtype is DType.BOOL:
         return False
     rows = Rows(dims, at.get("axis", -1) % len(dims))
-    return 2 * rows.count * power_of_two(rows.length) * _entry_bytes(dtype) <= _SCRATCH_BYTES
+    return 2 * rows.count * power_of_two(rows.length) * entry_bytes(dtype) <= _SCRATCH_BYTES
 
 
 @indexed("TopK", fits=_top_k_fits, reads=(0,))
@@ -47,7 +42,7 @@ def _top_k(node: Node) -> KernelSource:
     select = size < power_of_two(length)
     splits = _splits(rows, count) if select else 1
     threads = min(1024, max(32, power_of_two(length // splits) // 8))
-    entry = _entry_bytes(x.dtype)
+    entry = entry_bytes(x.dtype)
     near = min(size, _SHARED_BYTES // entry)
     shared = near == size
     sorted_bytes = 0 if shared else rows.count * size * entry  # in memory, before what the blocks of a row find
@@ -69,7 +64,7 @@ def _top_k(node: Node) -> KernelSource:
         "N": length, "K": count, "SIZE": size, "NEAR": near, "SELECT": int(select), "SPLITS": splits, "THREADS": threads,
         "RANK_BITS": -(-length.bit_length() // 8) * 8, "LARGEST": int(at.get("largest", 1)), "X": C_TYPES[x.dtype],
     }  # fmt: skip
-    text = row_kernel_text(node, threads, ("order_keys.cu", "top_k.cu"), constants, body)
+    text = row_kernel_text(node, threads, ("order_keys.cu", "sort.cu", "top_k.cu"), constants, body, last=2)
     scratch = sorted_bytes + found_bytes + (4 * rows.count if splits > 1 else 0)
     return KernelSource(text, rows.count * splits, threads, False, scratch)
 
@@ -124,5 +119,5 @@ def _arg(node: Node) -> KernelSource:
         "LAST": int(bool(at.get("select_last_index"))),
     }  # fmt: skip
     text = row_kernel_text(node, threads, ("order_keys.cu", "arg.cu"), constants, body)
-    scratch = rows.count * (splits * _entry_bytes(x.dtype) + 4) if splits > 1 else 0
+    scratch = rows.count * (splits * entry_bytes(x.dtype) + 4) if splits > 1 else 0
     return KernelSource(text, -(-rows.count // (threads // share)) * splits, threads, False, scratch)

@@ -179,7 +179,9 @@ def test_how_many_threads_and_blocks_share_a_row(monkeypatch, op, dims, facts):
     """One thread of short or many rows; several blocks of few long ones, each with a part that is worth it."""
     constants = []
     real = top_k_module.row_kernel_text
-    monkeypatch.setattr(top_k_module, "row_kernel_text", lambda *given: constants.append(given[3]) or real(*given))
+    monkeypatch.setattr(
+        top_k_module, "row_kernel_text", lambda *given, **more: constants.append(given[3]) or real(*given, **more)
+    )
     x = np.zeros(dims, np.float32)
     inputs, outputs = ([x, ints(3)], 2) if op == "TopK" else ([x], 1)
     host_execution(prepare(model_of(op, inputs, {"axis": -1}, outputs, 11)), {"x0": x})

@@ -6,7 +6,7 @@ import pytest
 from pytrtplugins.check.guard import Memory
 from pytrtplugins.cuda import CudaKernel
 from pytrtplugins.cuda.watch import ORDERS, Watch, watching
-from pytrtplugins.engines.cuda.device.indexed import nonzero, pools, scatter
+from pytrtplugins.engines.cuda.device.indexed import nonzero, pools, scatter, unique
 from pytrtplugins.engines.cuda.device.indexed.table import INDEXED, Node
 from pytrtplugins.engines.cuda.device.layout import linear
 from pytrtplugins.engines.cuda.device.moves import Source
@@ -81,3 +81,18 @@ def test_blocks_that_write_behind_those_before(threads, monkeypatch):
     x = np.round(random(3, 59)).astype(np.float32)
     places, number = watched("PaddedNonZero", [x], [np.zeros((2, 177), np.int64), np.zeros(1, np.int64)], {})
     np.testing.assert_array_equal(places[:, : number[0]], np.nonzero(x))
+
+
+@pytest.mark.parametrize("shared", [64, 4096])
+@pytest.mark.parametrize("is_sorted", [0, 1])
+def test_a_block_that_sorts_and_numbers_runs(shared, is_sorted, monkeypatch):
+    monkeypatch.setattr(unique, "_SHARED_BYTES", shared)
+    x = RNG.integers(0, 60, 177).astype(np.float32)
+    outputs = [np.zeros(177, kind) for kind in (np.float32, np.int64, np.int64, np.int64)]
+    found = watched("PaddedUnique", [x], [*outputs, np.zeros(1, np.int64)], {"sorted": is_sorted})
+    values, first, _, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    order = np.arange(len(first)) if is_sorted else np.argsort(first)
+    assert found[4] == len(first)
+    for result, wanted in zip((*found[:2], found[3]), (values, first, counts), strict=True):
+        np.testing.assert_array_equal(result[: len(first)], wanted[order])
+    np.testing.assert_array_equal(found[0][found[2]], x)
