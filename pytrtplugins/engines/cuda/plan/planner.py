@@ -289,7 +289,8 @@ class _Planner:
         steps = indexed_steps(step, self.tensors) if node.domain in ("", DOMAIN) else []
         for each in steps:
             self._add_step(each)
-        for name in filter(None, step.outputs if steps and not INDEXED[step.op].fills else ()):
+        filled = int(bool(steps) and INDEXED[step.op].fills)  # the first output, by the kernel itself
+        for name in filter(None, step.outputs[filled:] if steps else ()):
             self._clear_padding(step, name)
         return bool(steps)
 

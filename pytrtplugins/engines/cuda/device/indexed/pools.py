@@ -1,8 +1,8 @@
 """MaxPool and AveragePool of one, two or three spatial axes on row-major tensors, in one pass.
 
 A thread computes neighbouring outputs of a row. For each row of a window it loads the values that all of them need once, in accesses
-of up to 16 bytes, and takes each output's part from registers. Rows that are too long for registers, and those of a constant Pad, are
-read value by value.
+of up to 16 bytes, and takes each output's part from registers. Rows that are too long for registers, those of a constant Pad, and
+those of a MaxPool whose Indices are read, are read value by value.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def _windows(at: Any, dims: Sequence[int], outputs: Sequence[int]) -> Windows:
 
 
 def _fits(at: Any, inputs: Sequence[Described], outputs: Sequence[Described | None], mean: bool) -> bool:
-    ((_, dtype),), (output, *indices) = inputs, outputs
-    if output is None or any(indices) or output[1] is not dtype or min(at.get("pads", (0,))) < 0:
+    ((_, dtype),), output = inputs, outputs[0]
+    if output is None or output[1] is not dtype or min(at.get("pads", (0,))) < 0:
         return False
     if mean:
         return dtype in FRACTIONS and sum(output[0][2:]) <= _MAX_NUMBERS
@@ -60,7 +60,8 @@ def _max_pool(node: Node) -> KernelSource:
     kind = C_TYPES[computed_in(node.output.dtype)]
     fraction = node.output.dtype in FRACTIONS
     lowest = "-__int_as_float(0x7F800000)" if fraction else str(np.iinfo(node.output.dtype.numpy).min)
-    return _Pool(node).source(f"static_cast<{kind}>({lowest})", "larger(total, value)", "", ())
+    pool = _Pool(node)
+    return pool.source(f"static_cast<{kind}>({lowest})", "larger(total, value)", "", (), pool.place_lines())
 
 
 @indexed("AveragePool", fits=_mean_fits, reads=(0,), fills=True)
@@ -92,7 +93,7 @@ class _Pool:
         self.window = window = _windows(node.attributes, self._x.move.dims, node.output.dims)
         step, reach = window.strides[-1], (window.kernel[-1] - 1) * window.dilations[-1] + 1
         self._reach = (
-            0 if reach > _ROW or self._x.move.numbers else reach
+            0 if reach > _ROW or self._x.move.numbers or self._has_indices else reach
         )  # a Pad's number is not that of a window's border
         columns, size, items = node.output.dims[-1], node.output.dtype.itemsize, math.prod(node.output.dims)
         self.lanes = next(
@@ -109,7 +110,32 @@ class _Pool:
         self._kernel = ElementKernel(node, list, (), ("pools.cu",), self.lanes)
         self.first = self._kernel.loops.at(len(node.output.dims), self.lanes, Index())
 
-    def source(self, start: str, combined: str, finish: str, tables: Sequence[str]) -> KernelSource:
+    def place_lines(self) -> tuple[str, str, str] | None:
+        """C: declare the place of a window's largest value, note that of a value, and write it; None: nobody reads Indices.
+
+        It is that of the first of equal values, and of the first NaN, as in the function of arrays.
+        """
+        if not self._has_indices:
+            return None
+        form, sizes = self._node.outputs[1], self._x.move.dims[2:]
+        assert form is not None
+        axes = range(len(sizes)) if self._node.attributes.get("storage_order", 0) else reversed(range(len(sizes)))
+        place, factor, offset = "0ll", 1, Index()
+        for axis in axes:
+            place += f" + place{2 + axis} * {factor}ll"
+            factor *= sizes[axis]
+        for index, stride in zip(self.first, form.strides, strict=True):
+            offset = offset + index * stride
+        image = f"(({self.first[0].text}) * {self._x.move.dims[1]}ll + ({self.first[1].text})) * {factor}ll"
+        return (
+            "long long best = -1;",
+            f"if (best < 0 || value > total || (value != value && total == total)) best = {place};",
+            f"static_cast<long long*>(y1)[{offset.text}] = best + {image};",
+        )
+
+    def source(
+        self, start: str, combined: str, finish: str, tables: Sequence[str], places: Sequence[str] | None = None
+    ) -> KernelSource:
         """The kernel's source.
 
         Args:
@@ -117,10 +143,12 @@ class _Pool:
             combined: C: ``total``, with ``value`` added.
             finish: C: what stands behind ``totals[lane]`` in the result.
             tables: C: constants that it reads.
+            places: Of `place_lines`.
         """
+        declared, noted, written = ([line] for line in places) if places else ([], [], [])
         kind, real = C_TYPES[self._node.output.dtype], C_TYPES[computed_in(self._node.output.dtype)]
         loop = ["#pragma unroll", f"for (int lane = 0; lane < {self.lanes}; ++lane)"]
-        body = [f"{real} totals[{self.lanes}];", *loop, f"    totals[lane] = {start};"]
+        body = [*declared, f"{real} totals[{self.lanes}];", *loop, f"    totals[lane] = {start};"]
         looped = len(self.window.kernel) - bool(self._reach)
         body += [line for axis in range(looped) for line in self._loop(axis)]
         body += self._row(start) if self._reach else self._value()
@@ -129,12 +157,16 @@ class _Pool:
         if self._reach:
             body += ["#pragma unroll", f"for (int tap = 0; tap < {self.window.kernel[-1]}; ++tap) {{"]
             span = f"{self._lead} + lane * {step} + tap * {dilation}"
-        body += [f"{real} const total = totals[lane], value = row[{span or 0}];", f"totals[lane] = {combined};"]
+        body += [f"{real} const total = totals[lane], value = row[{span or 0}];", *noted, f"totals[lane] = {combined};"]
         body += ["}"] * (looped + 1 + bool(self._reach))
         body += [*loop, f"    q0.values[lane] = static_cast<{kind}>(totals[lane]{finish});"]
-        return self._kernel.source(body, tables)
+        return self._kernel.source([*body, *written], tables)
 
     # -- inside ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def _has_indices(self) -> bool:
+        return any(self._node.outputs[1:])
 
     @property
     def _lead(self) -> int:

@@ -93,7 +93,7 @@ class IndexedOperator:
         fits: Whether the kernel takes a node: of its attributes, and the dims and types of what it reads and writes.
         write: The source for a node.
         reads: Places of the inputs that the kernel reads.
-        fills: Whether the kernel writes zeros into the channels that fill a pixel's last 16 bytes.
+        fills: Whether the kernel writes zeros into the channels that fill a pixel's last 16 bytes, in its first output.
         checks: Whether values of input 1 may be out of range, which the kernel and the function of arrays report.
     """
 

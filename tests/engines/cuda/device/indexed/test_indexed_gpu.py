@@ -59,6 +59,9 @@ CASES = [
           ((1, 64, 112, 112), [3, 3], [2, 2], [1] * 4, [1, 1]), ((4, 256, 56, 56), [2, 2], [2, 2], [0] * 4, [1, 1]),
           ((2, 5, 41, 43), [3, 5], [1, 2], [1, 2, 2, 0], [2, 3]), ((2, 64, 16, 56, 56), [2] * 3, [2] * 3, [0] * 6, [1] * 3),
           ((2, 5, 9, 10, 24), [3, 2, 3], [2, 1, 1], [1] * 6, [1] * 3))),
+    *(("MaxPool", [later(*dims, kind=kind)], {"kernel_shape": kernel, "strides": kernel, "storage_order": order}, 2)
+      for kind in (np.float32, np.float16) for order in (0, 1)
+      for dims, kernel in (((2, 64, 112, 112), [2, 2]), ((2, 5, 9, 10, 24), [3, 2, 3]))),
     ("OneHot", [indices(30, 50), ints(30)[0], np.array([0.5, 2], np.float32)], {"axis": 0}, 1),
     ("Trilu", [later(3, 70, 90), ints(2)[0]], {}, 1),
     *((op, [later(*dims)], {"axis": 1}, 1) for op in ("ArgMax", "ArgMin")

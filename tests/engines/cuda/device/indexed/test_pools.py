@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import helper
 
 from pytrtplugins.engines.cuda.device.indexed import pools
 from pytrtplugins.passes import prepare
@@ -129,3 +130,46 @@ def test_behind_a_convolution_the_pads_of_a_rule_are_numbers(op, rule):
     at |= {"count_include_pad": 1} if op == "AveragePool" else {}
     last = graph.add(op, graph.add("Conv", "x", graph.constant(random(8, 8, 1, 1))), **at)
     assert [kind for kind in graph.check(last, rtol=1e-4, atol=1e-5) if kind != "reformat"] == ["conv", "pool"]
+
+
+@settings(max_examples=15)
+@given(windows(), st.sampled_from([np.float32, np.float16, np.int8]), st.sampled_from([0, 1]), st.booleans())
+def test_indices_are_those_of_the_first_of_equal_values(case, kind, order, equal):
+    at, dims = case
+    x = (np.round(random(*dims)) if equal else random(*dims) * 50).astype(kind)
+    model = model_of("MaxPool", [x], {**at, "storage_order": order}, 2, 12)
+    outputs, execution = run_on_host(prepare(model), {"x0": x})
+    assert [(step.kind, step.capturable) for step in execution.plan.steps] == [("indexed", True)]
+    for found, wanted in zip(outputs.values(), literal(model, {"x0": x}), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_the_first_nan_is_the_largest():
+    x = np.full((1, 2, 4, 4), -np.inf, np.float32)
+    x[0, 1, 2, 1], x[0, 1, 3, 0] = np.nan, np.nan
+    outputs, _ = run_on_host(
+        prepare(model_of("MaxPool", [x], {"kernel_shape": [2, 2], "strides": [2, 2]}, 2, 12)), {"x0": x}
+    )
+    np.testing.assert_array_equal(outputs["y1"], [[[[0, 2], [8, 10]], [[16, 18], [25, 26]]]])
+    np.testing.assert_array_equal(np.isnan(outputs["y0"]), [[[[0, 0], [0, 0]], [[0, 0], [1, 0]]]])
+
+
+@pytest.mark.parametrize("channels", [5, 8])
+def test_indices_between_convolutions(channels):
+    """In NHWC: with channels that fill a pixel, and others; MaxUnpool reads them."""
+    graph = Graph(x=random(2, 4, 12, 10))
+    conv = graph.add("Conv", "x", graph.constant(random(channels, 4, 1, 1)))
+    at = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    graph.nodes.append(helper.make_node("MaxPool", [conv], ["largest", "places"], "pool", **at))
+    again = graph.add("Conv", "largest", graph.constant(random(channels, channels, 1, 1)))
+    apart = graph.add("MaxUnpool", again, "places", **at)
+    assert "indexed" in graph.check(apart, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_dilated_windows_between_convolutions(op):
+    graph = Graph(x=random(1, 4, 12, 12))
+    weights = graph.constant(random(8, 4, 1, 1))
+    pool = graph.add(op, graph.add("Conv", "x", weights), kernel_shape=[3, 3], dilations=[2, 2], pads=[1] * 4)
+    last = graph.add("Conv", pool, graph.constant(random(8, 8, 1, 1)))
+    assert graph.check(last, rtol=1e-4, atol=1e-5).count("indexed") == 1
