@@ -93,6 +93,7 @@ def test_a_block_that_sorts_and_numbers_runs(shared, is_sorted, monkeypatch):
     values, first, _, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
     order = np.arange(len(first)) if is_sorted else np.argsort(first)
     assert found[4] == len(first)
-    for result, wanted in zip((*found[:2], found[3]), (values, first, counts), strict=True):
-        np.testing.assert_array_equal(result[: len(first)], wanted[order])
+    np.testing.assert_array_equal(found[0][: len(first)], values[order])
+    np.testing.assert_array_equal(found[1][: len(first)], first[order])
+    np.testing.assert_array_equal(found[3][: len(first)], counts[order])
     np.testing.assert_array_equal(found[0][found[2]], x)
