@@ -1,4 +1,4 @@
-"""Which plans and kernels the networks of tests become: ``python -m tests.engines.cuda.plans`` lists them.
+"""Which plans and kernels the networks of tests become: ``python -m tests.engines.cuda.plans [TEST_FILE...]`` lists them.
 
 plans.txt has a line for each test in `FOLDERS`: how many steps of each kind its plans have, a checksum of these plans, a
 checksum of what is generated for its kernels, without the files in kernels/engine, and the test. A change of one of them may be wanted,
@@ -97,11 +97,11 @@ class Listed:
         return result
 
 
-def write() -> int:
-    """Make the list."""
-    lines: dict[str, str] = {}
-    folders = [str(HERE / folder) for folder in FOLDERS]
-    status = pytest.main(["-q", "-m", "not slow", "-p", "no:cacheprovider", *folders], plugins=[Listed(lines)])
+def write(paths: list[str]) -> int:
+    """Make the list, or the lines of some test files in it."""
+    lines = dict(_listed()) if paths else {}
+    paths = paths or [str(HERE / folder) for folder in FOLDERS]
+    status = pytest.main(["-q", "-m", "not slow", "-p", "no:cacheprovider", *paths], plugins=[Listed(lines)])
     LIST.write_text("\n".join([onnx.__version__, *(f"{lines[name]} {name}" for name in sorted(lines))]) + "\n")
     return int(status)
 
@@ -109,4 +109,4 @@ def write() -> int:
 if __name__ == "__main__":
     from tests.engines.cuda import plans
 
-    sys.exit(plans.write())  # the module that the tests have, which is not this one
+    sys.exit(plans.write(sys.argv[1:]))  # the module that the tests have, which is not this one

@@ -13,8 +13,8 @@ from onnx import helper, numpy_helper, shape_inference
 def near_misses(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto]]:
     """Each change of one place, and the model with it. Not all are valid, and some compute the same.
 
-    Numbers are others, inputs of a node are exchanged or replaced by another value of the same type and dims, attributes are one
-    more or in another order, and each value between is an output of the model too.
+    Numbers are others, inputs of a node are exchanged or replaced by another value of the same type and dims, attributes have one
+    number one more or less, or in another order, and each value between is an output of the model too.
     """
     inferred = shape_inference.infer_shapes(model, data_prop=True).graph
     types = {info.name: info.type for info in (*inferred.input, *inferred.value_info, *inferred.output)}
@@ -70,5 +70,6 @@ def _other_values(value: Any) -> list[Any]:
         return [value * 2 + 0.5]
     if isinstance(value, list) and all(isinstance(item, int) for item in value):
         swaps = [[*value[:i], value[i + 1], value[i], *value[i + 2 :]] for i in range(len(value) - 1)]
-        return [other for other in swaps if other != value]
+        more = [[*value[:i], value[i] + 1, *value[i + 1 :]] for i in range(len(value))]
+        return [other for other in swaps if other != value] + more
     return []
