@@ -70,16 +70,56 @@ def test_an_input_lies_within_its_type_and_32_bits(kind, low, high):
         assert Bounds(onnx.helper.make_model(graph), types, {}, {"x": 30})._range("y") == ({(): -30}, {(): 29})
 
 
-@pytest.mark.parametrize(("node", "low", "high"), [
-    ("SpaceToDepth <blocksize = 2> (x)", -9, 8), ("DepthToSpace <blocksize = 2> (x)", -9, 8), ("Tile (x, r)", -9, 8),
-    ("Concat <axis = 0> (x, x)", -9, 8), ("Where (c, x, x)", -9, 8), ("Neg (x)", None, None),
-])  # fmt: skip
-def test_what_moves_numbers_keeps_their_bounds(node, low, high):
-    text = f"g (int64[1, 4, 2, 2] x, int64[4] r, bool[1] c) => (int64[a, b, d, e] y) {{ y = {node} }}"
-    graph = onnx.parser.parse_graph(text)
-    types = {info.name: info.type for info in (*graph.input, *graph.output)}
-    bounds = Bounds(onnx.helper.make_model(graph), types, {}, {"x": 9})
-    assert bounds._range("y") == tuple(end if end is None else {(): end} for end in (low, high))
+BOUNDS = {
+    "y = SpaceToDepth <blocksize = 2> (i)": "-9..+8", "y = DepthToSpace <blocksize = 2> (i)": "-9..+8", "y = Tile (x, few)": "-9..+8",
+    "y = Neg (x)": None, "y = Concat <axis = 0> (x, few)": "-9..+8", "y = Where (b, x, few)": "-9..+8",
+    "y = Where (b, few, few)": "0..+4", "y = Add (x, few)": "-9..+12", "y = Sub (x, few)": "-13..+8", "y = Sub (few, x)": "-8..+13",
+    "y = Mul (few, few)": "0..+16", "y = Mul (few, x)": None, "y = Mul (x, few)": None, "y = Cast <to = 7> (b)": "0..+1",
+    "t = Cast <to = 6> (x) y = Cast <to = 7> (t)": "-9..+8", "t = Cast <to = 3> (x) y = Cast <to = 7> (t)": "-128..+127",
+    "t = Cast <to = 6> (j) y = Cast <to = 7> (t)": "-2147483647..+2147483646", "t = Cast <to = 6> (k) y = Cast <to = 7> (t)": None,
+    "c = Cast <to = 1> (x) y = Cast <to = 7> (c)": None, "y = Equal (x, x)": "0..+1", "y = ArgMax (f)": "0..-1+1N",
+    "y = ArgMax <axis = 1> (f)": "0..+2", "y = ArgMin <axis = -1> (f)": "0..+2", "y = Range (zero, two, one)": "0..+1",
+    "y = Range (zero, z, one)": "0..+7", "y = Range (z, two, one)": "-9..+1", "y = Range (zero, two, two)": None,
+    "m = Cast <to = 7> (b) y = CumSum (m, one)": "0..+3", "m = Cast <to = 7> (b) y = CumSum (m, zero)": "0..+1N",
+    "y = CumSum (x, one)": None, "y = Size (x)": "+3N..+3N", "y = Shape (x)": None, "y = Shape <start = 1> (x)": "+3..+3",
+    "y = Shape <end = 1> (x)": "+1N..+1N", "s = Shape (x) y = Gather (s, zero)": "+1N..+1N",
+    "s = Shape (x) y = Gather (s, one)": "+3..+3",
+    "s = Shape (x) n = Gather (s, zero) k = Gather (s, one) y = Sub (n, k)": "-3+1N..-3+1N",
+    "s = Shape (x) n = Gather (s, zero) k = Gather (s, one) m = Mul (n, k) y = Add (m, two)": "+2+3N..+2+3N",
+    "s = Shape (x) n = Gather (s, zero) k = Gather (s, one) a = Unsqueeze (n, ends) y = Concat <axis = 0> (a, back)": "-1..+1N",
+    "s = Shape (x) n = Gather (s, zero) y = Range (zero, n, one)": "0..-1+1N", "t = Flatten <axis = 2> (i) y = Shape (t)": "+4..+4",
+    "t = Flatten (x) y = Shape <end = 1> (t)": "+1N..+1N", "t = Reshape (x, back) y = Shape (t)": "+3N..+3N",
+    "t = Reshape (x, ends) y = Shape (t)": None, "t = Cast <to = 9> (x) y = Shape <end = 1> (t)": "+1N..+1N",
+    "s = Shape <end = 1> (x) t = Cast <to = 9> (s) y = Cast <to = 7> (t)": "0..+1",
+    "s = Shape <end = 1> (x) t = Cast <to = 6> (s) y = Cast <to = 7> (t)": "+1N..+1N", "s = Shape (x) y = Mul (s, two)": None,
+    "s = Shape (x) y = Mul (two, s)": None, "s = Shape (x) y = Add (s, s)": None,
+}  # fmt: skip
+"""Nodes behind x (N, 3) in -9..8, b (N, 3) in 0..1, z, a whole number in -9..8, and others → bounds of y; None: unknown."""
+
+
+def bounds_text(nodes):
+    inputs = "int64[N, 3] x, bool[N, 3] b, int64 z, int64[1, 4, 2, 2] i, int64[2] j, int64[2] k, float[N, 3] f"
+    text = f"g ({inputs}) => (int64[a] y) {{ {nodes} }}"
+    arrays = {name: CONSTANTS[name] for name in ("zero", "one", "back", "ends")} | {
+        "two": np.int64(2),
+        "few": np.arange(5),
+    }
+    made = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}'))
+    types = {info.name: info.type for info in (*made.graph.input, *made.graph.value_info, *made.graph.output)}
+    limits = {"x": 9, "z": 9, "i": 9, "j": 2**31 - 1, "k": 2**31}
+    found = Bounds(made, types, arrays, limits)._range("y")
+    parts = [
+        None
+        if part is None
+        else "".join(f"{number:+}{''.join(names)}" for names, number in sorted(part.items())) or "0"
+        for part in found
+    ]
+    return None if None in parts else "..".join(parts)
+
+
+@pytest.mark.parametrize("nodes", BOUNDS)
+def test_an_operator_has_these_bounds(nodes):
+    assert bounds_text(nodes) == BOUNDS[nodes]
 
 
 @pytest.mark.parametrize("name", IN_RANGE)
