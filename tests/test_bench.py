@@ -1,5 +1,6 @@
 """Engines beside each other: outputs are compared first, then each has its turn."""
 
+import dataclasses
 import functools
 import inspect
 import json
@@ -244,6 +245,37 @@ def test_a_chart_has_the_medians_as_bars_and_the_percentiles_as_marks(tmp_path, 
     (axes,) = figures[0].axes
     assert [bar.get_width() for bar in axes.patches] == [1.0, 2.0]
     assert [marks.get_offsets().tolist() for marks in axes.collections] == [[[2, 0], [3, 1]], [[3, 0], [4, 1]]]
+
+
+def test_a_row_without_figures_says_nothing_but_its_name():
+    assert not any(getattr(module.Row("a"), each.name) for each in dataclasses.fields(module.Row)[1:])
+
+
+def test_inputs_are_made_once_for_all_engines():
+    made = list[str]()
+
+    def inputs(engine):
+        made.append(engine.name)
+        return {"x": np.ones((1, 4), np.float32)}
+
+    assert bench({"a": built(), "b": built(engine="onnxruntime")}, inputs=inputs, **FAST).agree
+    assert made == ["reference"]
+
+
+@pytest.mark.parametrize(
+    ("engines", "wanted"),
+    [
+        ({"cpu": True}, False),
+        ({"cuda": False, "tensorrt": True}, True),
+        ({"cuda": False, "cpu": True}, False),
+        ({"cuda": True}, True),
+    ],
+)
+def test_memory_of_a_gpu_is_read_where_one_of_its_engines_can_be_used(monkeypatch, engines, wanted):
+    rows = [SimpleNamespace(name=name, available=available) for name, available in engines.items()]
+    monkeypatch.setattr(module, "availability", lambda: rows)
+    monkeypatch.setattr(module, "require", lambda name, extra: name)
+    assert module._cupy() == ("cupy" if wanted else None)
 
 
 def test_what_is_measured_where_nothing_is_said():

@@ -42,6 +42,12 @@ def test_whole_numbers_and_floats_are_compared_exactly_as_python_does(tmp_path):
     assert [each == "1" for each in printed] == expected
 
 
+def test_two_numbers_of_one_type_are_compared_as_they_are():
+    other = TracedFloat(Expr("field", ("z",), "f"))
+    assert truth(operator.lt, X, other) == "static_cast<double>(x_) < static_cast<double>(z_)"
+    assert truth(operator.ge, K, K) == "k_ >= k_"
+
+
 def test_the_first_power_is_the_number_itself():
     assert (K**1 is K, X**1 is X) == (True, True)
     assert Scope("inputs[{}].dims").whole((K**3).expr) == Scope("inputs[{}].dims").whole((K * K * K).expr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from pytrtplugins.engines.host import host_engine, timing
 from pytrtplugins.engines.host.host_engine import HostEngine
 from pytrtplugins.errors import ExecutionError, UsageError
 from pytrtplugins.passes import Precisions, layer_names, prepare, quantize
+from pytrtplugins.tensor import AnyDims, TensorDesc
 from tests.engines.networks import conv_net, image, run
 from tests.user_plugins import Copy
 
@@ -179,6 +181,9 @@ def test_a_free_batch_is_one_and_other_free_dims_are_not_timed():
     assert inputs["data"].shape == (1, *image().shape[1:])
     assert 0 <= inputs["data"].min() < inputs["data"].max() < 1
     assert timing.sample_inputs(ptp.build(with_free_height(), engine="cpu")) is None
+    descs = [TensorDesc("x", (2,)), TensorDesc("y", AnyDims())]
+    assert timing.sample_inputs(SimpleNamespace(inputs=descs)) is None
+    assert timing.sample_inputs(SimpleNamespace(inputs=descs[:1])).keys() == {"x"}
 
 
 @pytest.mark.usefixtures("no_clock")

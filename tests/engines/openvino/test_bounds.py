@@ -6,6 +6,7 @@ import pytest
 
 import pytrtplugins
 from pytrtplugins.engines.openvino.bounds import Bounds
+from pytrtplugins.engines.openvino.fallback import _lookups
 from pytrtplugins.errors import BindingError
 from tests.engines.operators import literal
 
@@ -133,6 +134,15 @@ def test_what_lies_in_range_stays_with_openvino(name):
             np.testing.assert_array_equal(context.run({"ids": ids})["y"], literal(made, {"ids": ids})[0])
         with pytest.raises(BindingError, match="ids"):
             context.run({"ids": ids + 30})
+
+
+@pytest.mark.parametrize(("axis", "size"), [(-3, None), (-2, 30), (-1, 2), (0, 30), (1, 2), (2, None)])
+def test_indices_that_a_run_gives_lie_in_the_axis_of_the_table(axis, size):
+    graph = onnx.parser.parse_graph(
+        f"g (float[30, 2] t, int64[4] ids) => (float[a, b] y) {{ y = Gather <axis = {axis}> (t, ids) }}"
+    )
+    types = {info.name: info.type for info in graph.input}
+    assert _lookups(onnx.helper.make_model(graph), types) == ({} if size is None else {"y": ("ids", size)})
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)

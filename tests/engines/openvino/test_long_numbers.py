@@ -5,6 +5,7 @@ import onnx
 import pytest
 
 import pytrtplugins as ptp
+from pytrtplugins.engines.openvino.arrays import is_long
 from pytrtplugins.errors import BuildError
 from tests.engines.operators import literal
 
@@ -23,6 +24,20 @@ OPERATORS = {  # on a, of 70,000, 3,000,000,000 and 5; and w, of 2^31 + 5, 65,53
 }
 NOT_IN_ONNXRUNTIME = {("CumSum", "uint32"), ("CumSum", "uint64"), ("Where", "uint64")}
 NOT_IN_ONNXRUNTIME |= {(op, kind) for op in ("ReduceSum", "ReduceMax") for kind in ("uint32", "uint64")}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "long"),
+    [
+        ([], False),
+        ([-(2**31), 2**31 - 1], False),
+        ([-(2**31) - 1, 0], True),
+        ([0, 2**31], True),
+        ([-(2**31) - 1, 2**31], True),
+    ],
+)
+def test_numbers_that_openvino_keeps_in_32_bits(numbers, long):
+    assert is_long(np.array(numbers, np.int64)) is long
 
 
 def model(op, kind):

@@ -46,9 +46,7 @@ class Addresses(NamedTuple):
     residual: int = 0
 
 
-def conv_arguments(
-    shape: ConvShape, tactic: Tactic, at: Addresses, residual_scale: float = 1.0, y_scale: float = 1.0
-) -> ConvArgs:
+def conv_arguments(shape: ConvShape, tactic: Tactic, at: Addresses, residual_scale: float, y_scale: float) -> ConvArgs:
     """Make the argument structure of a kernel."""
     y_pitch = shape.y_pitch * shape.y_type.itemsize
     rows, columns = shape.block_sides

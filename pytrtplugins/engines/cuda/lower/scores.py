@@ -158,13 +158,9 @@ def _is_zero(value: ir.Value | None) -> bool:
 
 
 def _constant_values(value: ir.Value | None) -> Any:
-    """The values of a constant, possibly before a Cast; None if it is computed."""
+    """The values of a constant, possibly before a CastLike; None if it is computed."""
     node = None if value is None else value.producer()
-    return (
-        _constant_values(node.inputs[0])
-        if node is not None and node.op_type in ("Cast", "CastLike")
-        else array_of(value)
-    )
+    return _constant_values(node.inputs[0]) if node is not None and is_op(node, "CastLike") else array_of(value)
 
 
 def _match_add(node: ir.Node) -> Scores | None:

@@ -224,6 +224,6 @@ def _only_moving_reader(node: ir.Node) -> ir.Node | None:
     """The only reader of a node's output, if it is a Reshape or the like, or a Transpose; else None."""
     uses = list(node.outputs[0].uses())
     reader = uses[0].node if len(uses) == 1 else None
-    if reader is None or reader.domain or reader.op_type not in (*_RESHAPING, "Transpose"):
+    if reader is None or not any(is_op(reader, kind) for kind in (*_RESHAPING, "Transpose")):
         return None
     return reader if uses[0].idx == 0 and only_read_by(node, reader) else None

@@ -44,9 +44,9 @@ def test_lines_of_a_halo_share_their_zeros_and_patches_have_their_own():
     assert replace(tactic, spatial_tile=True).halo(shape) == (26, 10)
     wide, small = square(1, 104, 64, 64, 3, HALF), Tactic("halo", 64, 64, 128)
     assert small.halo(wide) == (4, 105)  # a tile begins anywhere in a line
-    numbers = conv_arguments(shape, tactic, Addresses(16, 32, 48, 64, 80))
+    numbers = conv_arguments(shape, tactic, Addresses(16, 32, 48, 64, 80), 1.0, 1.0)
     assert (numbers.halo_lines, numbers.halo_pitch, numbers.patches_h) == (16, 14, 1)
-    assert conv_arguments(wide, small, Addresses(16, 32, 48, 64, 80)).patches_h == small.tiles(wide)[0]
+    assert conv_arguments(wide, small, Addresses(16, 32, 48, 64, 80), 1.0, 1.0).patches_h == small.tiles(wide)[0]
 
 
 def test_a_second_halo_is_in_memory_where_a_block_needs_it():

@@ -32,9 +32,9 @@ def test_arguments_are_the_sources_struct(file, struct, found):
 
 def test_arguments_are_worked_out():
     shape = square(2, 8, 16, 40, 3, HALF)
-    numbers = conv_arguments(shape, Tactic("mma", 64, 32, 32), Addresses(16, 32, 48, 64, 80))
+    numbers = conv_arguments(shape, Tactic("mma", 64, 32, 32), Addresses(16, 32, 48, 64, 80), 1.0, 1.0)
     assert (numbers.units, numbers.chunks, numbers.tiles_n, numbers.pixels, numbers.vector) == (9, 1, 2, 128, 1)
-    assert conv_arguments(shape, Tactic("mma", 64, 32, 32), Addresses(16, 32, 48, 64, 82)).vector == 0
+    assert conv_arguments(shape, Tactic("mma", 64, 32, 32), Addresses(16, 32, 48, 64, 82), 1.0, 1.0).vector == 0
 
 
 def test_a_pool_is_launched_on_the_addresses_that_it_is_given(monkeypatch):

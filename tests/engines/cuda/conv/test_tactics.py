@@ -85,7 +85,7 @@ def test_a_problem_in_the_kernels_terms(asked, facts):
 
 def test_bounds_reach_the_kernel():
     shape = ConvShape.of(problem(activation="clip", bounds=(0.0, 6.0)))
-    numbers = conv_arguments(shape, hopper_tactics(shape)[0], Addresses(16, 32, 48, 64, 80))
+    numbers = conv_arguments(shape, hopper_tactics(shape)[0], Addresses(16, 32, 48, 64, 80), 1.0, 1.0)
     assert (shape.bounds, numbers.low, numbers.high) == ((0.0, 6.0), 0.0, 6.0)
     assert ConvShape.of(problem(activation="leaky", bounds=(0.1, 0.0))).bounds == (0.0, 0.0)
 
@@ -198,7 +198,7 @@ def test_a_tile_of_filters_reads_the_channels_of_its_groups():
 
 def test_groups_reach_the_kernel():
     shape = grouped(1, 8, 8, 20, HALF, filters=12)
-    numbers = conv_arguments(shape, mma_tactics(shape)[0], Addresses(16, 32, 48, 64, 80))
+    numbers = conv_arguments(shape, mma_tactics(shape)[0], Addresses(16, 32, 48, 64, 80), 1.0, 1.0)
     assert (numbers.group_filters, numbers.group_bytes) == (12, 40)
     assert mma_tactics(square(1, 8, 64, 64, 3, HALF))[0].definitions(square(1, 8, 64, 64, 3, HALF))["GROUPED"] == 0
 

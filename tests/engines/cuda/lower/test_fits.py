@@ -85,6 +85,9 @@ def test_an_operator_of_a_tensor_without_axes_raises_no_foreign_error(operator):
          "1 elements of input 2, expected 3"),
         ("(float[1,2,4,4] x) => (float[1,1,a,b] y) <float[1,2,1,1] w = {1,1}, float b = {1}> { y = Conv (x, w, b) }",
          r"a bias of the dims \(\), expected one axis"),
+        ("(float[1,2,1,1] x) => (float[1,4,a,b] y) <float[2,2,1,1] w = {1,1,1,1}, float[2] b = {1,1}>"
+         " { y = ConvTranspose <group = 2> (x, w, b) }",
+         "2 elements of input 2, expected 4"),
         ("(float[1,2,4,4] x) => (float[1,3,a,b] y) <float[3,2,1] w = {1,1,1,1,1,1}> { y = Conv (x, w) }",
          r"filters of the dims \(3, 2, 1\) on an image of the dims \(1, 2, 4, 4\)"),
     ],
