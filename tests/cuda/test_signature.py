@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytrtplugins.cuda import CudaKernel
-from pytrtplugins.cuda.signature import C_TYPES, ELEMENT_TYPES
+from pytrtplugins.cuda.signature import C_TYPES, ELEMENT_TYPES, _without_comments
 from pytrtplugins.errors import KernelError
 
 C: dict[str, Any] = {"float": "f4", "double": "f8", "__half": "f2", "half": "f2", "bool": ctypes.c_bool}
@@ -42,6 +42,11 @@ def test_every_row_is_the_type_that_a_compiler_knows():
     assert ours == theirs
     assert {C_TYPES[c] for c in ELEMENT_TYPES.values()} == ELEMENT_TYPES.keys()
     assert all(C_TYPES[c] == name for name, c in ELEMENT_TYPES.items())
+
+
+def test_comments_are_blanked_out_line_by_line_and_texts_stay():
+    source = 'a "//\\" /*" b; // c\n/* d\n e */ f \'"\' "g"\n'
+    assert _without_comments(source) == 'a "//\\" /*" b;     \n    \n      f \'"\' "g"\n'
 
 
 @pytest.mark.usefixtures("host")

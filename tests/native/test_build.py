@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -94,6 +95,32 @@ def test_the_compiler_is_that_of_cxx_or_the_first_of_the_usual_ones(monkeypatch,
         monkeypatch.setenv("CXX", variable)
     monkeypatch.setattr(shutil, "which", lambda name: name if name in there else None)
     assert _native_build._compiler() == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        (["pytrtplugins/CMakeLists.txt", "../../../../share/pytrtplugins/CMakeLists.txt"], "share/pytrtplugins"),
+        (["share/pytrtplugins/CMakeLists.txt"], "lib/a/b/c/share/pytrtplugins"),
+        (["../share/pytrtplugins/src/CMakeLists.txt", "../share/other/CMakeLists.txt"], None),
+        (None, None),
+    ],
+)
+def test_an_installation_has_its_sources_where_its_list_of_files_says(monkeypatch, tmp_path, files, found):
+    root = tmp_path / "lib/a/b/c"
+    root.mkdir(parents=True)
+
+    class File(PurePosixPath):
+        def locate(self):
+            return root / self
+
+    monkeypatch.setattr(_native_build, "PACKAGE", root / "pytrtplugins")
+    monkeypatch.setattr(importlib.metadata, "files", lambda name: files and [File(file) for file in files])
+    if found is None:
+        with pytest.raises(UnavailableError, match="no C\\+\\+ sources"):
+            _native_build.source_dir()
+    else:
+        assert _native_build.source_dir() == tmp_path / found
 
 
 def test_a_checkout_keeps_its_objects_and_an_installation_does_not(monkeypatch, tmp_path):

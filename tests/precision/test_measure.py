@@ -1,11 +1,15 @@
 """Figures of layers, against those worked out by hand for a network of two and three layers."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import numpy as np
 import onnx.parser
 import pytest
 
 from pytrtplugins.passes import LayerPrecision, Precisions, layer_names
 from pytrtplugins.precision import Network, parse_tolerance
+from pytrtplugins.precision import network as network_module
 from pytrtplugins.precision.interventions import interventions, modelled_us
 from pytrtplugins.precision.measure import Measurer
 
@@ -137,3 +141,16 @@ def test_a_layer_that_is_not_in_the_written_model_has_no_error_of_its_own(subtra
     subtracting.alone = lambda held, layer: None if layer.name == "y" else alone(held, layer)
     found = measured(subtracting, [ODD])
     assert (found["y"].own, found["y"].total, found["z"].total) == (0, 2, 2)
+
+
+def test_a_latency_is_the_shortest_run_behind_the_first_in_microseconds(subtracting, monkeypatch):
+    clock, seconds, runs = [0.0], [0.001, 0.25, 0.125] + [0.5] * 50, list[int]()
+
+    def run(sample):
+        clock[0] += seconds[len(runs)]
+        runs.append(1)
+
+    engine = SimpleNamespace(create_context=lambda: nullcontext(SimpleNamespace(run=run)))
+    monkeypatch.setattr(network_module.time, "perf_counter", lambda: clock[0])
+    assert subtracting.latency_us(engine, {"data": SMALL}) == pytest.approx(125_000)
+    assert len(runs) == network_module._RUNS + 1

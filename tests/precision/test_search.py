@@ -2,6 +2,7 @@
 
 import functools
 import re
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -406,3 +407,14 @@ def test_a_network_is_built_quickly_unless_that_is_not_wanted(monkeypatch):
 def test_no_samples_are_refused():
     with pytest.raises(NoDataError):
         search(Network(chain(), "reference"), [], COSINE, "fp16")
+
+
+@pytest.mark.parametrize(("outcome", "kept"), [(0.5, 0), (1.0, 0), (1.0001, 1)])
+def test_a_change_is_reverted_where_the_outputs_are_within_tolerance_without_it(monkeypatch, outcome, kept):
+    search_module = sys.modules[_Search.__module__]
+    monkeypatch.setattr(search_module, "_apply_all", lambda start, parts: list(parts))
+    monkeypatch.setattr(search_module, "_key", str)
+    part = SimpleNamespace(layers=("conv",), name="fp16")
+    state = SimpleNamespace(kept=[part], now=[part], start=None, reverted=[], _evaluate=lambda parts: (outcome, 0.0))
+    assert _Search._revert(state, 0.75) == (0.75 if kept else outcome)
+    assert (len(state.kept), len(state.now), len(state.reverted)) == (kept, kept, 1 - kept)

@@ -22,6 +22,12 @@ KERNEL = CudaKernel.from_source(
 )
 
 
+def test_what_does_not_compile_says_the_compilers_words():
+    with pytest.raises(watched._CannotWatchError, match=r"^no such type\n$"):
+        watched._run(["sh", "-c", "echo no such type >&2; exit 3"])
+    watched._run(["true"])
+
+
 def test_a_defect_is_an_error_with_the_line_and_the_thread():
     with watching(Watch()), pytest.raises(KernelError) as caught:
         KERNEL.launch(np.zeros(4, np.int32), 2, threads=4, block=4)
