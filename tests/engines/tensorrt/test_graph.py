@@ -1,6 +1,7 @@
 """What TensorRT's parser is given computes what the model computes."""
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -9,9 +10,11 @@ from onnx import TensorProto, helper
 
 import pytrtplugins as ptp
 from pytrtplugins.calibration import CalibrationTable
+from pytrtplugins.engines.tensorrt.engine import TensorrtEngine
 from pytrtplugins.engines.tensorrt.graph import ParserForm, plugin_keys, written_out
 from pytrtplugins.engines.tensorrt.plugin_fields import EXTRAS
-from pytrtplugins.passes import prepare, quantize, run_passes
+from pytrtplugins.passes import prepare, quantize, run_passes, to_ir
+from pytrtplugins.tensor import DType
 from tests.engines.model_parts import parsed
 from tests.engines.networks import Affine, Halves, conv_net, image
 from tests.engines.networks import run as run_once
@@ -186,3 +189,14 @@ def test_outputs_that_nobody_names_get_names_that_no_tensor_has():
     model.graph.output.append(helper.make_tensor_value_info("plugin_output0", TensorProto.FLOAT, [2, 3]))
     node = next(node for node in run_passes(written_out(model), ParserForm()).graph.node if node.op_type == "Pair")
     assert list(node.output) == ["plugin_output0_2", "y"]
+
+
+def test_a_model_in_half_precision_keeps_nodes_that_read_numbers_beyond_it():
+    text = (
+        "(float[2,3] x) => (float[2,3] y) <float m = {1e6}> { a = Relu (x) b = Mul (a, m) c = Exp (x) y = Add (b, c) }"
+    )
+    form, engine = to_ir(prepare(parsed(text))), SimpleNamespace(choices={}, precision="fp16")
+    TensorrtEngine._halve(engine, form, DType.FLOAT16)
+    kinds = {node.op_type: node.inputs[0].dtype.name for node in form.graph}
+    assert (kinds["Relu"], kinds["Exp"], kinds["Mul"]) == ("FLOAT16", "FLOAT16", "FLOAT")
+    assert engine.choices["fp16"].startswith("float32 where numbers are beyond it: Mul_b: constant")

@@ -9,12 +9,24 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper, shape_inference
 
+_AUTO = [("auto_pad", kind) for kind in ("SAME_UPPER", "SAME_LOWER", "VALID")]
+ADDED: dict[str, list[tuple[str, Any]]] = {
+    "AveragePool": [*_AUTO, ("ceil_mode", 1), ("count_include_pad", 1)],
+    "Conv": _AUTO,
+    "ConvTranspose": [*_AUTO, ("output_shape", [9, 9])],
+    "MaxPool": [*_AUTO, ("ceil_mode", 1), ("storage_order", 1)],
+    "Gelu": [("approximate", "tanh")],
+    "DequantizeLinear": [("axis", 0)],
+    "Softmax": [("axis", 1)],
+}
+"""Attributes that a node may have too."""
+
 
 def near_misses(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto]]:
     """Each change of one place, and the model with it. Not all are valid, and some compute the same.
 
     Numbers are others, inputs of a node are exchanged or replaced by another value of the same type and dims, attributes have one
-    number one more or less, or in another order, and each value between is an output of the model too.
+    number one more or less, or in another order, or there are more, and each value between is an output of the model too.
     """
     inferred = shape_inference.infer_shapes(model, data_prop=True).graph
     types = {info.name: info.type for info in (*inferred.input, *inferred.value_info, *inferred.output)}
@@ -45,6 +57,12 @@ def near_misses(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto]]
                 with_other = _copy(model)
                 with_other.graph.node[index].attribute[place].CopyFrom(helper.make_attribute(attribute.name, other))
                 yield f"{node.name}: {attribute.name} = {other}", with_other
+        for name, value in ADDED.get(node.op_type, ()):
+            names = {attribute.name for attribute in node.attribute}
+            if name not in names and not (name == "auto_pad" and "pads" in names):
+                with_more = _copy(model)
+                with_more.graph.node[index].attribute.append(helper.make_attribute(name, value))
+                yield f"{node.name}: {name} = {value}", with_more
         for name in node.output:
             if name and name in types and name not in outputs:
                 more = _copy(model)
