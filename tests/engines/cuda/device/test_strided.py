@@ -4,7 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytrtplugins.engines.cuda.device.layout import linear
+from pytrtplugins.engines.cuda.device.moves import Expanded, Reshaped, Sliced, Source, Transposed
 from pytrtplugins.engines.cuda.device.strided import Strided, contiguous
+from pytrtplugins.engines.cuda.plan.moves import strided
+from pytrtplugins.tensor import DType
 
 SIZES = st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=4)
 
@@ -63,6 +67,36 @@ def test_any_way_of_moving_values_gives_what_numpy_gives(dims, data):
         np.testing.assert_array_equal(places(view), array)
         if view.strides is not None:
             assert all(len(axis) <= 1 for axis in view.axes)
+
+
+@given(st.data())
+def test_a_chain_of_moves_is_the_view_that_numpy_gives_or_none(data):
+    dims = tuple(data.draw(SIZES))
+    move, array = Source(dims, "x"), np.arange(np.prod(dims)).reshape(dims)
+    for kind in data.draw(
+        st.lists(st.sampled_from(["transposed", "reshaped", "sliced", "expanded"]), min_size=1, max_size=5)
+    ):
+        if kind == "transposed":
+            perm = tuple(data.draw(st.permutations(range(array.ndim))))
+            array = array.transpose(perm)
+            move = Transposed(array.shape, move, perm)
+        elif kind == "reshaped":
+            array = array.reshape(parted(data.draw, array.size))
+            move = Reshaped(array.shape, move)
+        elif kind == "expanded":
+            array = np.broadcast_to(array, [2, *(3 if size == 1 else size for size in array.shape)])
+            move = Expanded(array.shape, move)
+        else:
+            first, steps = [], []
+            for axis, size in enumerate(array.shape):
+                begin, step = data.draw(st.integers(0, size - 1)), data.draw(st.sampled_from([1, 2, -1]))
+                array = array.take(range(begin, size if step > 0 else -1, step), axis)
+                first, steps = [*first, begin], [*steps, step]
+            move = Sliced(array.shape, move, tuple(first), tuple(steps))
+    view = strided(move, linear(dims, DType.FLOAT32))
+    if view is not None:
+        assert view.dims == array.shape
+        np.testing.assert_array_equal(places(view), array)
 
 
 def test_axes_that_were_joined_come_apart_again():
