@@ -1,6 +1,7 @@
 """Engines beside each other: outputs are compared first, then each has its turn."""
 
 import dataclasses
+import datetime
 import functools
 import inspect
 import json
@@ -249,6 +250,15 @@ def test_a_chart_has_the_medians_as_bars_and_the_percentiles_as_marks(tmp_path, 
 
 def test_a_row_without_figures_says_nothing_but_its_name():
     assert not any(getattr(module.Row("a"), each.name) for each in dataclasses.fields(module.Row)[1:])
+
+
+def test_a_benchmark_says_when_and_under_which_load_it_began(monkeypatch):
+    monkeypatch.setattr(module.os, "getloadavg", lambda: (2.5, 7.0, 8.0))
+    before = datetime.datetime.now(datetime.UTC)
+    found = bench({"a": built()}, **FAST)
+    assert (found.rounds, found.slots, found.load) == (3, 2, 2.5)
+    began = datetime.datetime.fromisoformat(found.date)
+    assert before.replace(microsecond=0) <= began <= datetime.datetime.now(datetime.UTC)
 
 
 def test_inputs_are_made_once_for_all_engines():

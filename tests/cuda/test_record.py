@@ -67,6 +67,7 @@ def test_symbolic_arrays_outside_of_a_recording_are_refused(affine):
 def test_parts_of_the_workspace_keep_their_offset_in_bytes():
     workspace = SymbolicArray("workspace", 0, (4096,), "uint8")
     part = workspace[1024:].view(np.float32)[4:12].reshape(2, 4)
+    assert [part.reshape(*dims).shape for dims in ((2, 2, 2), ((8, 1),), ([8],))] == [(2, 2, 2), (8, 1), (8,)]
     assert (part.role, part.offset, part.shape, part.dtype, part.nbytes) == ("workspace", 1040, (2, 4), np.float32, 32)
     behind = workspace[N * 16 :].view("float16")
     assert (behind.offset.evaluate({"N": 3}), behind.shape[0].evaluate({"N": 3})) == (48, 2024)

@@ -48,6 +48,16 @@ def test_if_possible_it_says_so_and_succeeds(command):
     assert "Do: apt-get install g++" in done.stderr
 
 
+@pytest.mark.parametrize(("error", "status"), [(UnavailableError("no g++"), 0), (BuildError("cmake failed"), 1)])
+def test_what_is_wrong_is_printed_and_only_what_is_missing_may_be_no_failure(monkeypatch, capsys, error, status):
+    def build(show):
+        raise error
+
+    monkeypatch.setattr(_native_build, "build", build)
+    assert (_native_build.main([]), _native_build.main(["--if-possible"])) == (1, status)
+    assert capsys.readouterr().err == f"{error}\n" * 2
+
+
 def test_a_compiler_that_fails_is_an_error_even_if_possible(command, tmp_path, monkeypatch):
     broken = tmp_path / "c++"
     broken.write_text(f"#!{sys.executable}\nraise SystemExit('this compiler is broken')\n")

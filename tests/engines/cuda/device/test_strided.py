@@ -110,3 +110,10 @@ def test_axes_that_were_joined_come_apart_again():
 
 def test_a_part_of_a_run_that_is_no_whole_number_of_values_is_none():
     assert contiguous((4, 6)).transposed((1, 0)).reshaped((8, 3)) is None
+
+
+def test_a_slice_of_an_axis_of_two_parts_is_none_whatever_else_is_sliced():
+    joined = Reshaped((6, 4), Transposed((3, 2, 4), Source((2, 3, 4), "x"), (1, 0, 2)))
+    form = linear((2, 3, 4), DType.FLOAT32)
+    assert strided(Sliced((5, 2), joined, (1, 1), (1, 1)), form) is None
+    assert strided(Sliced((6, 2), joined, (0, 1), (1, 1)), form) == Strided((((3, 4), (2, 12)), ((2, 1),)), 1)
