@@ -42,6 +42,8 @@ def test_rows_have_times_of_all_rounds_and_agree():
         ("b", "onnxruntime", "fp32"),
     ]
     assert found.agree
+    built_here = built()()
+    assert (found.rows[0].computed, found.rows[0].details) == (built_here.arithmetic, built_here.availability().details)
     for row in found.rows:
         assert row.reason == ""
         assert row.error == 0

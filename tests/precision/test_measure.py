@@ -9,6 +9,7 @@ import pytest
 
 from pytrtplugins.passes import LayerPrecision, Precisions, layer_names
 from pytrtplugins.precision import Network, parse_tolerance
+from pytrtplugins.precision import measure as measure_module
 from pytrtplugins.precision import network as network_module
 from pytrtplugins.precision.interventions import interventions, modelled_us
 from pytrtplugins.precision.measure import Measurer
@@ -84,6 +85,14 @@ def test_codes_hold_127_steps_of_the_scale_of_what_is_copied():
     held = precisions(made, "int8", scales={"data": 1.0, "y": 0.5, "z": 9.0})
     found = measured(made, [np.float32([[101, -99, 11, 1]]), SMALL], held)
     assert [(found[name].limit, found[name].clipped) for name in "ytz"] == [(63.5, 2 / 8)] * 3
+
+
+def test_the_limit_of_what_is_copied_of_several_is_the_largest(monkeypatch, subtracting):
+    monkeypatch.setattr(measure_module, "sources", lambda model, name: ["data", "y", "other"])
+    held = precisions(subtracting, "int8", scales={"data": 0.25, "y": 2.0})
+    assert Measurer(subtracting, [SMALL], HALVES, 1 << 20)._limit(held, subtracting.layers[0]) == 254
+    monkeypatch.setattr(measure_module, "sources", lambda model, name: [])
+    assert Measurer(subtracting, [SMALL], HALVES, 1 << 20)._limit(held, subtracting.layers[0]) == 0
 
 
 def test_a_tensor_without_a_scale_has_no_limit():

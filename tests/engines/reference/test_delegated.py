@@ -40,6 +40,7 @@ CASES = [
     ("LSTM", [f(5, 2, 3), f(1, 16, 3), f(1, 16, 4), f(1, 32)], {"hidden_size": 4}, 3),
     ("GRU", [f(5, 2, 3), f(2, 12, 3), f(2, 12, 4), f(2, 24)],
      {"hidden_size": 4, "direction": "bidirectional", "linear_before_reset": 1}, 2),
+    ("OneHot", [np.array([1, 0, 2], np.int64), ints(4), f(2)], {}, 1), ("CumSum", [IMAGE, ints(2)], {"exclusive": 1}, 1),
     ("OneHot", [np.array([1, 0, 2], np.int64), ints(4)[0], f(2)], {}, 1), ("Einsum", [f(3, 4), f(4, 5)], {"equation": "ij,jk->ki"}, 1),
     ("BatchNormalization", [IMAGE, f(4), f(4), f(4), f(4, low=0.1)], {"training_mode": 1}, 3),
     ("LpNormalization", [IMAGE], {"p": 1, "axis": 1}, 1), ("DynamicQuantizeLinear", [IMAGE], {}, 3),
