@@ -6,6 +6,7 @@ import onnxruntime
 import pytest
 
 from pytrtplugins.validation import infer
+from pytrtplugins.validation.inference import infer_node
 
 SIGNAL = {"x": np.zeros((2, 12, 1), np.float32)}
 QKV = {name: np.ones((2, 3, 8), np.float32) for name in "qkv"}
@@ -158,8 +159,14 @@ SHAPES = {  # each of a rule's branches, with all dims known; the output is y
 @pytest.mark.parametrize("name", SHAPES)
 def test_all_dims_are_told_where_the_inputs_are_known(name):
     text, inputs = SHAPES[name]
-    (y,) = given(parsed(text), inputs)
-    assert dims(infer(parsed(text)), inputs) == list(y.shape)
+    model = parsed(text)
+    (y,), (node,) = given(model, inputs), model.graph.node
+    assert dims(infer(model), inputs) == list(y.shape)
+    data = {tensor.name: tensor for tensor in model.graph.initializer}
+    types = {info.name: info.type for info in model.graph.input}
+    types |= {name: onnx.helper.make_tensor_type_proto(each.data_type, each.dims) for name, each in data.items()}
+    found = infer_node(node, types, data, model.opset_import[0].version)["y"].tensor_type.shape.dim
+    assert [dim.dim_value for dim in found] == list(y.shape)
 
 
 def test_heads_with_an_axis_of_their_own_are_not_counted_as_heads_in_the_width():
