@@ -189,7 +189,9 @@ def test_a_part_of_a_core_is_a_core(monkeypatch, needed, cores):
     step = Step("x", command=("true",), outputs=("o",), resources=Resources(needed))
     use_cores(step)
     assert chosen == [[1, 3, 5, 7][:cores]]
-    assert limited_environment(step, {})["OMP_NUM_THREADS"] == str(cores)
+    libraries = ("MKL", "NUMEXPR", "OMP", "OPENBLAS")
+    threads = {f"{name}_NUM_THREADS": str(cores) for name in libraries}
+    assert limited_environment(step, {"A": "b"}) == {"A": "b", "CUDA_VISIBLE_DEVICES": "", **threads}
 
 
 @pytest.mark.parametrize(

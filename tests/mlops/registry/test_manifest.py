@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+from dataclasses import fields, replace
 
 import pytest
 
 from pytrtplugins.errors import ModelRegistryError
 from pytrtplugins.mlops.registry import ModelVersion, StoredFile
 from pytrtplugins.mlops.registry.manifest import FORMAT, _digest, read, version_from_json, write
+from pytrtplugins.mlops.registry.registry import _alike
 
 VERSION = ModelVersion(
     name="scale",
@@ -107,3 +109,34 @@ def test_a_field_with_something_else_is_refused_by_its_name(field, value):
 def test_what_is_no_manifest_of_this_format_is_refused_with_a_command(data, message):
     with pytest.raises(ModelRegistryError, match=message):
         version_from_json(read(data, "x"), "x")
+
+
+OTHER = {
+    **{
+        "hardware": {"GPU": "H200"},
+        "packages": {"numpy": "3"},
+        "parent": 7,
+        "version": 8,
+        "created": "later",
+        "run": "r",
+    },
+    **{
+        "name": "x",
+        "engine": "cpu",
+        "precision": "int8",
+        "networks": {},
+        "data": {"evaluation": "2" * 64},
+        "figures": {},
+    },
+    **{"licence": "MIT", "note": "n", "files": {"engine": StoredFile("scale.engine", "1" * 64, 3)}},
+}
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(ModelVersion)])
+def test_what_is_added_again_differs_in_time_and_machine_alone(name):
+    same = ("version", "created", "run", "parent", "hardware", "packages")
+    assert _alike(VERSION, replace(VERSION, **{name: OTHER[name]})) == (name in same)
+
+
+def test_a_file_of_another_name_is_the_same():
+    assert _alike(VERSION, replace(VERSION, files={"engine": StoredFile("b.engine", "0" * 64, 3)}))
