@@ -128,7 +128,7 @@ def rename_reads(node: onnx.NodeProto, old: str, new: str) -> None:
 
 def sort_nodes(nodes: Sequence[onnx.NodeProto]) -> tuple[list[onnx.NodeProto], list[onnx.NodeProto]]:
     """Sort nodes so that each comes after the producers of its inputs, otherwise stable; also returns the nodes on cycles."""
-    producers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    producers = {name: index for index, node in enumerate(nodes) for name in node.output}
     waits = [{producers[name] for name in tensors_read(node) if name in producers} for node in nodes]
     readers: list[list[int]] = [[] for _ in nodes]
     for index, found in enumerate(waits):
@@ -143,8 +143,6 @@ def sort_nodes(nodes: Sequence[onnx.NodeProto]) -> tuple[list[onnx.NodeProto], l
             waits[reader].discard(index)
             if not waits[reader]:
                 heapq.heappush(ready, reader)
-    if len(order) == len(nodes):
-        return [nodes[index] for index in order], []
     finished = set(order)
     return [nodes[index] for index in order], [node for index, node in enumerate(nodes) if index not in finished]
 

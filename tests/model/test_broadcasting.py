@@ -6,6 +6,7 @@ import pytest
 import pytrtplugins as ptp
 from pytrtplugins.errors import ModelError
 from pytrtplugins.passes import prepare
+from pytrtplugins.validation.broadcasting import check_slopes
 from tests.engines.model_parts import F, info, model, node
 from tests.onnx_parts import parsed
 
@@ -47,6 +48,11 @@ def test_slopes_that_do_not_broadcast_are_refused(dims, slopes):
 )
 def test_slopes_that_broadcast_or_may_do_so_are_taken(dims, slopes):
     prepare(prelu(dims, np.ones(slopes, np.float32)))
+
+
+@pytest.mark.parametrize("inputs", ["float[] x, float[5] s", "float[1,4,5,6] x, float[] s"])
+def test_slopes_are_not_looked_at_where_dims_are_unknown(inputs):
+    check_slopes(parsed(f"({inputs}) => (float[] y) {{ y = PRelu (x, s) }}", 17))
 
 
 def test_slopes_in_a_branch_are_looked_at_too():

@@ -169,7 +169,7 @@ ATTENTION = {
     ),
     "words of codes": (
         "QEmbedLayerNormalization",
-        [IDS, SEGMENTS, *(codes(U8, *table.shape) for table in TABLES), MASK, *[F(0.02)] * 5, *[U8(120)] * 5],
+        [IDS, SEGMENTS, *(codes(U8, *table.shape) for table in TABLES), MASK, *step(5), *U8([120, 130, 110, 125, 100])],
         {"free": (0, 1, 7), "outputs": (0, 1)},
     ),
 }
