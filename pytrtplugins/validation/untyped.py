@@ -12,8 +12,6 @@ __all__ = ["add_types", "input_of_same_type", "missing_types"]
 
 def input_of_same_type(schema: onnx.defs.OpSchema, place: int, is_known: Sequence[bool]) -> int | None:
     """The first input of known type that has the output's type variable in the operator's schema; ``place`` is the output's index."""
-    if not schema.inputs:
-        return None
     kind = schema.outputs[min(place, len(schema.outputs) - 1)].type_str
     for index, has_type in enumerate(is_known):
         if has_type and schema.inputs[min(index, len(schema.inputs) - 1)].type_str == kind:

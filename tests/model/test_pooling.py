@@ -176,6 +176,31 @@ def test_attributes_that_make_no_sense_are_left_to_onnx(attributes):
         assert infer(model) == wanted
 
 
+UP = {"ceil_mode": 1, "kernel_shape": [2, 2]}
+
+
+@pytest.mark.parametrize(
+    ("op_type", "domain", "attributes", "rounds", "ignores"),
+    [
+        *(
+            (name, domain, UP, True, False)
+            for name in ("AveragePool", "LpPool", "MaxPool")
+            for domain in ("", "ai.onnx")
+        ),
+        ("MaxPool", "acme", UP, False, False),
+        ("Conv", "", UP, False, False),
+        ("MaxPool", "", {**UP, "ceil_mode": 0}, False, False),
+        ("MaxPool", "", {"kernel_shape": [2, 2]}, False, False),
+        ("MaxPool", "", {**UP, "auto_pad": "NOTSET"}, True, False),
+        ("MaxPool", "", {**UP, "auto_pad": "VALID"}, False, True),
+        ("MaxPool", "acme", {**UP, "auto_pad": "VALID"}, False, False),
+    ],
+)
+def test_ceil_mode_counts_for_pools_of_onnx_that_do_not_pad_themselves(op_type, domain, attributes, rounds, ignores):
+    pool = helper.make_node(op_type, ["x"], ["y"], domain=domain, **attributes)
+    assert (pooling.rounds_up(pool), pooling.ignores_ceil_mode(pool)) == (rounds, ignores)
+
+
 @pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER", "VALID"])
 @pytest.mark.parametrize("size", range(5, 10))
 def test_padding_that_a_pool_chooses_gives_as_many_windows_as_the_specification_says(auto_pad, size):

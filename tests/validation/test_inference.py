@@ -5,6 +5,7 @@ import pytest
 
 from benchmarks.node_tests import load_cases
 from pytrtplugins.model.proto import info_dims
+from pytrtplugins.validation import inference
 from pytrtplugins.validation.inference import _can_propagate_values, _may_have_values, infer_unchanged
 from tests.onnx_parts import RELU, body, branches, info, node
 from tests.onnx_parts import model as model_of
@@ -61,3 +62,15 @@ def test_values_are_followed_unless_a_row_is_long_or_may_be(place):
     if place in ("body", "inner body", "function"):
         makers = [node("Relu", "x", "a"), node("Tile", "x r", "y")]
         assert not _can_propagate_values(network([3], makers))
+
+
+@pytest.mark.parametrize(
+    ("op_type", "size", "calls"), [("Relu", 8, [False]), ("Shape", 8, [False, True]), ("Shape", 1 << 20, [False])]
+)
+def test_values_are_followed_after_a_first_look_that_finds_them_short(monkeypatch, op_type, size, calls):
+    seen = []
+    monkeypatch.setattr(inference, "_infer", lambda model, follow_values: seen.append(follow_values) or model)
+    network = model_of(node(op_type, "x", "y"))
+    network.graph.value_info.append(info("row", [size]))
+    infer_unchanged(network)
+    assert seen == calls

@@ -6,14 +6,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from pytrtplugins.errors import ModelError
-from pytrtplugins.validation import check_ranks, infer, model, sizes, validated, well_formed
+from pytrtplugins.validation import check_ranks, model, validated, well_formed
 from pytrtplugins.validation.domains import plain_domains
 from pytrtplugins.validation.operand_types import check_operand_types
 from pytrtplugins.validation.operators import check_node, node_text, standard_opset
-from pytrtplugins.validation.sizes import check_sizes
 from pytrtplugins.validation.tensors import check_dims, check_sparse_tensor, check_tensor, dims_text
 from pytrtplugins.validation.untyped import add_types, input_of_same_type, missing_types
-from tests.onnx_parts import RELU, add, body, branches, call, function, info, node, parsed
+from tests.onnx_parts import RELU, add, body, branches, call, function, info, node
 from tests.onnx_parts import model as model_of
 
 
@@ -242,38 +241,6 @@ def test_nodes_are_counted_with_those_of_bodies_and_of_functions_as_often_as_the
         else:
             refused(validated, network, match="more than 3 nodes")
         monkeypatch.setattr(module, "MAX_NODES", 10**6)
-
-
-def expanded(count, opset=18):
-    """A constant of a number of float32 elements that is network of one."""
-    return parsed("() => (float[] y) { y = Expand (one, n) }", opset, one=np.ones(1, np.float32), n=[count])
-
-
-@pytest.mark.parametrize(("limit", "good"), [(68, True), (67, False)])
-def test_what_is_computed_from_constants_is_limited_with_the_bytes_of_the_weights(monkeypatch, limit, good):
-    """40 float32 are network of the weights' 4 + 8 bytes: 160 bytes, of which 8 times 12 are allowed besides the limit."""
-    monkeypatch.setattr(sizes, "MAX_COMPUTED_BYTES", limit - 4)
-    monkeypatch.setattr(sizes, "MAX_GROWTH", 8)
-    network = infer(expanded(40))
-    infos = {item.name: item for item in network.graph.output}
-    if good:
-        check_sizes(network, infos, infer)
-    else:
-        error = refused(
-            check_sizes, network, infos, infer, match="160 bytes computed from constants alone; the limit is 159 bytes"
-        )
-        assert (error.found, error.limit) == (160, 159)
-
-
-@pytest.mark.parametrize(("count", "good"), [(2**32, True), (2**32 + 1, False)])
-def test_a_computed_tensor_has_at_most_16_gib(count, good):
-    network = model_of(node("Relu", "x", "y"), inputs=[info("x", [count])])
-    network.graph.output[0].CopyFrom(info("y", [count]))
-    check = (check_sizes, network, {"y": info("y", [count])}, infer)
-    if good:
-        check[0](*check[1:])
-    else:
-        refused(*check, match="the limit of one tensor is 16 GiB")
 
 
 RANKS = {  # operator → place → the axes that it takes, by ONNX's documentation

@@ -5,7 +5,9 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from pytrtplugins.validation.tensors import _kinds, bits, is_external, packed_bytes
+from pytrtplugins.errors import ModelError
+from pytrtplugins.validation.tensors import _kinds, bits, check_tensor, is_external, packed_bytes
+from tests.onnx_parts import external
 
 TYPES = sorted(name for name, _ in TensorProto.DataType.items() if name not in ("UNDEFINED", "STRING"))
 
@@ -24,3 +26,14 @@ def test_five_elements_are_as_many_entries_and_bytes_as_onnx_writes(name):
 def test_data_are_in_another_file_if_one_of_two_fields_says_so(location, keys):
     tensor = TensorProto(data_location=location, external_data=[onnx.StringStringEntryProto(key=key) for key in keys])
     assert is_external(tensor) == (location == TensorProto.EXTERNAL or keys != [])
+
+
+def test_weights_that_were_left_out_have_their_dims_checked_and_no_others_are_left_out():
+    check_tensor(external("w", "nowhere"), "w", "nowhere")
+    for tensor, problem in (
+        (external("w", "nowhere", dims=(-1, 4)), r"^w has a negative size in its dims \(-1, 4\)"),
+        (external("w", "elsewhere"), "in another file \\('elsewhere'\\)"),
+        (external("w", "nowhere", offset=3), "in another file"),
+    ):
+        with pytest.raises(ModelError, match=problem):
+            check_tensor(tensor, "w", "nowhere")

@@ -8,7 +8,7 @@ import pytest
 
 from pytrtplugins.passes import prepare
 from pytrtplugins.passes.contrib.table import BODIES
-from pytrtplugins.passes.contrib.write import needed_opset
+from pytrtplugins.passes.contrib.write import declare_contrib_domain, needed_opset
 from tests.engines.operators import literal
 from tests.passes.contrib.cases import CONTRIB, codes, f, model_of, step
 
@@ -338,3 +338,23 @@ def test_a_node_that_gives_nothing_stays():
     prepared = prepare(made)
     x = np.array([-1, 2], F)
     np.testing.assert_array_equal(literal(prepared, {"x": x})[0], [0, 2])
+
+
+@pytest.mark.parametrize("imports", [False, True])
+@pytest.mark.parametrize(
+    ("operator", "opset", "moves"),
+    [
+        ("LayerNormalization", 16, True),
+        ("LayerNormalization", 17, False),
+        ("SimplifiedLayerNormalization", 21, True),
+        ("Relu", 16, False),
+    ],
+)
+def test_operators_that_onnx_has_not_yet_are_put_into_onnxruntimes_domain(operator, opset, moves, imports):
+    more = ', "com.microsoft": 1' * imports
+    text = f'<ir_version: 8, opset_import: ["": {opset}{more}]> g (float[2] x, float[2] s) => (y) {{ y = {operator} (x, s) }}'
+    given = onnx.parser.parse_model(text)
+    found = declare_contrib_domain(given)
+    assert found.graph.node[0].domain == ("com.microsoft" if moves else "")
+    assert sorted(item.domain for item in found.opset_import) == ["", *["com.microsoft"] * (imports or moves)]
+    assert (found is given) == (not moves)
