@@ -59,6 +59,16 @@ def test_parts_of_a_blob_are_joined_and_other_fields_passed_over(tmp_path):
     assert list(found) == ["conv"]
 
 
+def test_fields_of_known_numbers_in_another_form_are_passed_over(tmp_path):
+    blob = varint(7, 9) + field(2, b"dims") + SHAPES["packed"] + varint(7, 9) + field(5, SIX.tobytes()) + field(4, b"d")
+    parts = varint(1, 5) + varint(7, 5) + field(1, b"conv") + field(7, blob) + varint(1, 5) + varint(7, 5)
+    tag_of_100 = field(100, b"")[:-1]
+    number_100 = bytes([tag_of_100[0] & ~7]) + tag_of_100[1:] + b"\x07"  # as a varint
+    ((name, (values,)),) = read(tmp_path, varint(2, 3) + number_100 + field(100, parts) + varint(2, 3)).items()
+    assert name == "conv"
+    np.testing.assert_array_equal(values, SIX.reshape(2, 3))
+
+
 def test_an_empty_file_has_no_weights(tmp_path):
     assert read(tmp_path, b"") == {}
 

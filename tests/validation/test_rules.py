@@ -280,6 +280,11 @@ def test_operators_on_bits_take_whole_numbers(operator):
             refused(check_operand_types, network, match=f"{operator} takes whole numbers")
 
 
+def test_tensors_of_unknown_type_are_compared_with_nothing():
+    for inputs in ("x u", "u x", "u u"):
+        check_operand_types(model_of(node("Ours", "x", "u", domain="acme"), node("Add", inputs, "y")))
+
+
 @pytest.mark.parametrize(("domain", "version"), [("com.microsoft", 1), ("ai.onnx.ml", 3)])
 def test_domains_that_are_not_imported_have_the_versions_of_onnxruntime(domain, version):
     for network in (

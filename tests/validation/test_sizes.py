@@ -49,6 +49,11 @@ def test_a_computed_tensor_has_at_most_16_gib(count, good):
         refused(*check, match="the limit of one tensor is 16 GiB")
 
 
+def test_dims_that_are_no_sizes_have_no_product():
+    network = model_of(node("Relu", "x", "y"))
+    check_sizes(network, {"y": info("y", [-(2**20), -(2**20)])}, infer)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "good"),
     [((2, 6), (3, 4), True), ((2, 6), (12,), True), ((), (1,), True), ((0, 3), (0,), True), ((2, 6), (3, 5), False),
