@@ -168,11 +168,13 @@ def test_classifiers_and_unchanged_outputs_are_written(tmp_path, layers):
     assert relative_error(opencv(net, tmp_path / "a", x), last_output(net, x)) < 1e-6
 
 
-def test_a_tree_of_classes_gets_a_softmax_for_each_group_of_siblings(tmp_path):
-    (tmp_path / "a.tree").write_text("a -1\nb -1\nc 0\nd 0\ne 1\nf 2\ng 2\nh 2\n")
-    net = small(f"[conv]\nfilters=8\n[avgpool]\n[softmax]\ntree={tmp_path / 'a.tree'}\n")
+@pytest.mark.parametrize(("parents", "slices"), [((-1, -1, 0, 0, 1, 2, 2, 2), 1), ((-1, -1, -1), 0)])
+def test_a_tree_of_classes_gets_a_softmax_for_each_group_of_siblings(tmp_path, parents, slices):
+    (tmp_path / "a.tree").write_text("".join(f"c{number} {parent}\n" for number, parent in enumerate(parents)))
+    net = small(f"[conv]\nfilters={len(parents)}\n[avgpool]\n[softmax]\ntree={tmp_path / 'a.tree'}\n")
     x = image(net)
     assert relative_error(opencv(net, tmp_path / "a", x), last_output(net, x)) < 1e-6
+    assert [layer.type for layer in read_prototxt(tmp_path / "a.prototxt").layer].count("Slice") == slices
 
 
 def test_a_tree_of_too_many_groups_of_siblings_is_refused(tmp_path):

@@ -31,6 +31,7 @@ CASES = [
     ("Cast", [I32], {"to": 1}),
     ("Concat", [ints(1), ints(2, 3)], {"axis": 0}),
     ("Concat", [I32, I32], {"axis": -1}),
+    ("Concat", [I32], {"axis": 0}),
     ("Gather", [ints(5, 6, 7), np.int64(-1)], {}),
     ("Gather", [F, ints(2, 0)], {"axis": 1}),
     ("Unsqueeze", [ints(5), ints(0, -1)], {}),

@@ -246,6 +246,7 @@ DIMS = {
     "y = Resize(x, , halves)": ["N", 8, 12, 8],
     "y = Resize <axes = [3]> (x, , factor)": ["N", 8, 6, 10],
     "y = Resize <axes = [0, 2]> (x, , thirds)": ["(N * 3)", 8, 2, 4],
+    "y = Resize <axes = [-4, -2]> (x, , thirds)": ["(N * 3)", 8, 2, 4],
     "y = Resize <axes = [0, 3]> (x, , quarters)": ["(N // 4)", 8, 6, 1],
     "t = Concat <axis = 0> (ones, n1, twos, ones) y = Tile(x, t)": ["N", "(8 * N)", 12, 4],
     "t = Concat <axis = 0> (n1, ones, ones, ones) y = Tile(image, t)": ["N", 8, 1, 1],

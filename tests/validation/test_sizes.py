@@ -51,7 +51,8 @@ def test_a_computed_tensor_has_at_most_16_gib(count, good):
 
 def test_dims_that_are_no_sizes_have_no_product():
     network = model_of(node("Relu", "x", "y"))
-    check_sizes(network, {"y": info("y", [-(2**20), -(2**20)])}, infer)
+    for dims in ([-(2**20), -(2**20)], [8, -(2**20), -(2**20)]):
+        check_sizes(network, {"y": info("y", dims)}, infer)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,10 @@ steps:
     return str(tmp_path / "pipeline.yaml")
 
 
+def test_a_picture_of_another_kind_is_refused_before_the_pipeline_is_read(refused):
+    assert "plot 'steps.txt': unknown suffix" in refused("pipeline", "show", "nowhere.yaml", "--graph", "steps.txt")
+
+
 def test_run_ends_with_a_code_for_each_end(pytrt, refused, real, tmp_path):
     code, out, err = pytrt("pipeline", "run", real)
     assert (code, "a: done in " in err, "; x 1" in err) == (3, True, True)
