@@ -321,14 +321,14 @@ def test_an_output_has_the_type_of_the_first_input_of_its_variable(operator, pla
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_types_of_constants_are_known(kind):
-    network = model_of(node("Nobody", "x", "u"), node("GroupNormalization", "u s s", "y", num_groups=1), opset=21)
+    network = model_of(node("Nobody", "x", "u"), node("GroupNormalization", "u s s", "t", num_groups=1), opset=21)
     values = TensorProto(name="s", data_type=TensorProto.FLOAT16)
     assert missing_types(network) == {}
     if kind == "dense":
         network.graph.initializer.append(values)
     else:
         network.graph.sparse_initializer.add(values=values)
-    assert missing_types(network) == {"y": TensorProto.FLOAT16}
+    assert missing_types(network) == {"t": TensorProto.FLOAT16}
 
 
 def test_types_are_added_to_outputs_of_known_operators_alone():
