@@ -24,6 +24,11 @@ MODELS = {
         "{ y = Attention <q_num_heads = 2, kv_num_heads = 2> (q, k, v) }",
         QKV,
     ),
+    "heads of free width in rows of a known length": (
+        "23 (float[N, 3, W] q, float[N, 3, W] k, float[N, 3, V] v) => (float y) "
+        "{ y = Attention <q_num_heads = 2, kv_num_heads = 2> (q, k, v) }",
+        QKV,
+    ),
     "a size that is whole in float32 alone": (
         "18 (float[N, 1, 9, 11] x) => (float y) <float[2] s = {0.5555556, 0.6363636}> { y = Resize <axes = [2, 3]> (x, , s) }",
         {"x": np.ones((2, 1, 9, 11), np.float32)},

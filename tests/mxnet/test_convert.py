@@ -219,6 +219,19 @@ def test_dense_layers_equal_their_formula(tmp_path, flatten, bias):
     np.testing.assert_allclose(result(tmp_path, net, X), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_square_matrix_serves_a_layer_of_rows_and_a_layer_of_all_axes(tmp_path):
+    """One of them multiplies with its transpose."""
+    data = np.arange(8, dtype=np.float32).reshape(2, 1, 4)
+    for order in ((False, True), (True, False)):
+        net = Symbol()
+        x, w = net.variable("data"), net.drawn("w", 4, 4)
+        options = {"num_hidden": 4, "no_bias": True}
+        dense = [net.node("FullyConnected", f"d{flatten}", x, w, flatten=flatten, **options) for flatten in order]
+        net.node("elemwise_add", "y", *(net.node("Flatten", f"f{number}", number) for number in dense))
+        expected = 2 * data[:, 0] @ net.arrays["arg:w"].T
+        np.testing.assert_allclose(result(tmp_path, net, data, shape=(1, 4)), expected, rtol=1e-5)
+
+
 def test_files_of_before_0_9_are_read(tmp_path):
     """Attributes are called param, the statistics stand not among the inputs, and entries have no version."""
     net = Symbol()

@@ -57,6 +57,21 @@ def test_functions_of_plugins_stay(domain):
     assert [item.op_type for item in found.graph.node] == ["Reorg", "Relu"]
 
 
+@pytest.mark.parametrize("used", [True, False])
+def test_another_function_of_a_plugins_domain_is_written_out(used):
+    network = called(
+        "(float[1,4,4,4] x) => (float[1,16,2,2] y)",
+        f"h = darknet.Reorg (x) y = {'darknet.Act' if used else 'Relu'} (h)",
+        ("darknet", 18, "Reorg <stride> (x) => (y) { y = SpaceToDepth <blocksize = 2> (x) }"),
+    )
+    act = called("(float[1] x) => (float[1] y)", "y = Relu (x)", ("darknet", 18, "Act (x) => (y) { y = Relu (x) }"))
+    network.functions.extend(act.functions)
+    network.graph.node[0].CopyFrom(as_node(Reorg(stride=2), ["x"], ["h"]))
+    found = normalize(network)
+    assert [item.name for item in found.functions] == ["Reorg"]
+    assert [item.op_type for item in found.graph.node] == ["Reorg", "Relu"]
+
+
 def test_large_weights_come_through_functions_and_conversions():
     weight = values(40, 40)
     ends = "(float[1,40] x) => (float[1,40] y)"

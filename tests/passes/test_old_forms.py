@@ -145,10 +145,11 @@ def test_nearest_neighbours_by_computed_scales_are_refused():
 @pytest.mark.parametrize("dtype", [np.float16, np.float64])
 def test_bounds_of_old_clips_have_the_type_of_what_they_bound(dtype):
     x = np.linspace(-2, 9, 6, dtype=dtype)
-    old = network(node("Clip", ["x"], ["y"], min=0.5, max=6.0), {"x": x}, 6)
+    old = network(node("Clip", ["a"], ["y"], min=0.5, max=6.0), {"x": x}, 6)
+    old.graph.node.insert(0, node("Neg", ["x"], ["a"]))
     old.graph.output[0].type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(x.dtype)
     (found,) = literal(normalize(old), {"x": x})
-    np.testing.assert_array_equal(found, x.clip(0.5, 6))
+    np.testing.assert_array_equal(found, (-x).clip(0.5, 6))
     assert found.dtype == dtype
 
 

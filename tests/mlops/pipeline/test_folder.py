@@ -1,12 +1,14 @@
 """What a step's outputs depend on, and what of it is another."""
 
+from typing import Any
+
 import pytest
 
 from pytrtplugins.mlops.pipeline import Step
 from pytrtplugins.mlops.pipeline.folder import changed_keys, step_key
 from pytrtplugins.version import __version__
 
-NOW = {
+NOW: dict[str, Any] = {
     "argv": ["train", "7"],
     "stdout": "",
     "parameters": {"size": 7, "seed": 1},
