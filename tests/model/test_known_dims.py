@@ -7,6 +7,7 @@ import pytest
 
 from pytrtplugins.validation import infer
 from pytrtplugins.validation.inference import infer_node
+from pytrtplugins.validation.known_dims import correct_dims
 
 SIGNAL = {"x": np.zeros((2, 12, 1), np.float32)}
 QKV = {name: np.ones((2, 3, 8), np.float32) for name in "qkv"}
@@ -182,6 +183,10 @@ def test_heads_with_an_axis_of_their_own_are_not_counted_as_heads_in_the_width()
     )
     model.graph.output[0].type.CopyFrom(model.graph.input[0].type)
     assert infer(model).graph.output[0].type == model.graph.input[0].type
+    rows, maps = (onnx.helper.make_tensor_type_proto(1, dims) for dims in ([2, 3, 8], [2, 2, 5, 4]))
+    found = {"y": onnx.helper.make_tensor_type_proto(1, [2, 3, 7])}
+    correct_dims(model.graph.node[0], {"q": rows, "k": rows, "v": maps}, {}, found)
+    assert [dim.dim_value for dim in found["y"].tensor_type.shape.dim] == [2, 3, 7]
 
 
 def test_a_type_that_onnx_leaves_out_is_that_of_the_inputs_that_are_alike():

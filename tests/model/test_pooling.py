@@ -143,6 +143,9 @@ def test_pools_with_another_number_of_values_than_axes_have_no_windows(name):
     }
     x = {"x": helper.make_tensor_type_proto(TensorProto.FLOAT, [1, 1, 8, 8])}
     assert pooling.last_windows(helper.make_node("MaxPool", ["x"], ["y"], **attributes), x)
+    for dims in ([1, 1, 8], [1, 1, 8, 8, 8]):
+        other = {"x": helper.make_tensor_type_proto(TensorProto.FLOAT, dims)}
+        assert pooling.last_windows(helper.make_node("MaxPool", ["x"], ["y"], **attributes), other) is None
     for values in (attributes[name][:-1], [*attributes[name], 1]):
         assert (
             pooling.last_windows(helper.make_node("MaxPool", ["x"], ["y"], **{**attributes, name: values}), x) is None

@@ -70,6 +70,8 @@ def test_as_the_reference_implementation(op, inputs, attributes):
         ("Concat", [ints(1), np.int32([1])], {"axis": 0}),
         ("Reshape", [F, ints(0, -1)], {}),
         ("Unsqueeze", [F], {}),
+        ("ConstantOfShape", [ints(2)], {"value": helper.make_tensor("v", 7, [2], [9, 8])}),
+        ("ConstantOfShape", [np.int64(2)], {}),
     ],
 )
 def test_other_forms_are_left_to_it(op, inputs, attributes):

@@ -16,7 +16,7 @@ from pytrtplugins.models import YoloData
 from pytrtplugins.utils.file_set import FileSet
 from pytrtplugins.vision.labels import read_labels
 from pytrtplugins.vision.labels.darknet import LabelFiles
-from pytrtplugins.vision.labels.pairing import Pairs, PathIndex, splits
+from pytrtplugins.vision.labels.pairing import Pairs, PathIndex, is_kind, splits
 from pytrtplugins.vision.labels.photo_files import PhotoFiles
 from tests.mlops.shards.photos import photo
 from tests.oracles.libdarknet import DEFAULT_LIBRARY
@@ -240,3 +240,26 @@ def test_an_index_tells_paths_of_one_identity():
     assert index.shorter("z/y/a.txt") == ["y/a.jpg"]
     assert index.shorter("z/a.txt") == ["a.jpg"]
     assert index.equal("") == []
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "images",
+        "JPEGImages",
+        "image",
+        "img",
+        "imgs",
+        "photos",
+        "labels",
+        "label",
+        "Annotations",
+        "annotation",
+        "xml",
+        "xmls",
+        "txt",
+    ],
+)
+def test_folders_that_say_what_a_file_is_are_no_part_of_its_name(folder):
+    assert is_kind(folder)
+    assert not is_kind(f"{folder}2")
