@@ -15,7 +15,7 @@ from ...model.ir import to_ir, to_proto
 from ...model.proto import node_name
 from ...plugin.policy import GPU_FORMS
 from ...tensor import DType
-from ...utils.optional import require
+from ...utils.optional import ir, onnx
 from ...utils.override import override
 from ...validation import validated
 from ..base.context import ExecutionContext
@@ -68,9 +68,6 @@ from .settings import (
 )
 
 if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
-
     from ...vision import Head
 
 __all__ = ["CudaEngine"]
@@ -142,7 +139,7 @@ class CudaEngine(Engine):
             self._graph = self._lower()
             self._weights = take_weights(self._graph)
         else:
-            graph = require("onnx", extra="onnx").ModelProto.FromString(plan.graph)
+            graph = onnx.ModelProto.FromString(plan.graph)
             self._graph = to_ir(validated(graph, weights_location=WEIGHTS_LOCATION), checked=True)
         self.choices.update(forms_run(self._model, self._graph, self.plugin_forms, options.plugins))
         self.capturing = threading.Lock()
@@ -232,7 +229,7 @@ class CudaEngine(Engine):
     def restore(cls, file: EngineFile, options: BuildOptions) -> Engine:
         """Make the engine of an engine file: with the kernels chosen when it was built, and weights packed for them."""
         plan = SavedPlan.from_bytes(file.payload())
-        model = require("onnx", extra="onnx", feature="loading an engine").ModelProto.FromString(plan.model)
+        model = onnx.ModelProto.FromString(plan.model)
         return cls(model, options, saved=(file, plan))
 
     def payload(self) -> bytes:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ...errors import UnavailableError, UsageError
 from ...model.operator_traits import Trait, operators
 from ...passes import CODES, Placement
 from ...tensor import DType, SymbolicDim, TensorDesc
 from ...utils.numbers import LARGEST_BATCH, check_int
-from ...utils.optional import require
+from ...utils.optional import onnx
 from ..base.engine import ALWAYS
 from ..base.types import BuildOptions
 from .conv.tactics import FP8_CAPABILITY
 from .device.device import CudaDevice
 from .lower.pipeline import check_disable
-
-if TYPE_CHECKING:
-    import onnx
 
 __all__ = [
     "CUDNN_SECONDS",
@@ -70,9 +66,7 @@ def check_fp8(device: CudaDevice) -> None:
 
 def holds_fp8(model: onnx.ModelProto) -> bool:
     """Whether a model has codes of FP8, whatever the precision is called."""
-    return require("onnx", extra="onnx").TensorProto.FLOAT8E4M3FN in {
-        each.data_type for each in model.graph.initializer
-    }
+    return onnx.TensorProto.FLOAT8E4M3FN in {each.data_type for each in model.graph.initializer}
 
 
 def batches(options: BuildOptions) -> tuple[int, ...]:

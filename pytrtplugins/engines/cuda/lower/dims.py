@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ....model.ir import dims_of, is_op
+from ....utils.optional import ir
 from ..device.activation import PLAIN
 from .rewrite import DOMAIN, has_rows, weight_dims
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["fused_dims"]
 

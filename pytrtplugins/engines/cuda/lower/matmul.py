@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ....model.ir import add_constant, array_of, dims_of, is_op, only_read_by, operand, swap
-from ....utils.optional import require
+from ....utils.optional import ir
 from .epilogue import comes_from_constants, fused_convolution
 from .rewrite import DOMAIN, Rewrite, has_residual, has_rows, is_float, scale_of, weight_dims
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["FuseBiases", "FuseMatMuls", "dequantize_filters"]
 
@@ -96,7 +93,7 @@ class FuseMatMuls(Rewrite[_Product]):
             return
         output, result = made.outputs[0], node.outputs[0]
         output.name, output.shape, output.type = f"{name}.product", result.shape, result.type
-        add = require("onnx_ir", extra="onnx").node("Add", [output, match.added], name=f"{node.name}.added")
+        add = ir.node("Add", [output, match.added], name=f"{node.name}.added")
         graph.insert_before(node, add)
         swap(graph, [node], add.outputs[0])
 
@@ -145,9 +142,7 @@ def dequantize_filters(graph: ir.Graph, node: ir.Node, codes: ir.Value, *operand
         codes: (N, K, 1, 1).
         operands: Scales and, if there are any, zero points, of one filter each, or one of all.
     """
-    made = require("onnx_ir", extra="onnx").node(
-        "DequantizeLinear", [codes, *operands], {"axis": 0}, name=f"{codes.name}.floats"
-    )
+    made = ir.node("DequantizeLinear", [codes, *operands], {"axis": 0}, name=f"{codes.name}.floats")
     floats: ir.Value = made.outputs[0]
     floats.name, floats.shape, floats.type = f"{codes.name}.floats", codes.shape, node.inputs[1].type  # type: ignore[union-attr]
     graph.insert_before(node, made)

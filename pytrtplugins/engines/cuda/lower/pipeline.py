@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 from ....errors import BuildError, UsageError
 from ....model.ir import array_of, constant, dims_of, dtype_of, is_op, operand, remove_unused, set_attributes, to_ir
@@ -15,7 +15,7 @@ from ....plugin.onnx_node import is_plugin_node
 from ....plugin.policy import GPU_FORMS, NO_REQUESTS
 from ....tensor import DType
 from ....utils.heap import no_collection
-from ....utils.optional import require
+from ....utils.optional import ir, onnx
 from ...base.blocked import check_layouts
 from ...base.plugin_codes import WriteCodes
 from ...base.plugins import write_decompositions
@@ -55,10 +55,6 @@ from .suppressions import WriteSuppressions
 from .transposed_convolution import ConvTransposeToConv
 from .uniques import WriteUniques
 from .volumes import WriteVolumes
-
-if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
 
 __all__ = ["FREE_CASTS", "OPTIONAL_STEPS", "OptionalStep", "check_disable", "lower"]
 
@@ -245,9 +241,9 @@ def _write_onesided(node: ir.Node) -> None:
     set_attributes(node, {"onesided": 1})
     length, window = array_of(operand(node, 3)), dims_of(operand(node, 2))
     size = int(length.reshape(())) if length is not None else window[0] if window else None
-    shape, onnx_ir = node.outputs[0].shape, require("onnx_ir", extra="onnx")
+    shape = node.outputs[0].shape
     if isinstance(size, int) and shape is not None and len(shape) == 4:
-        node.outputs[0].shape = onnx_ir.Shape([*shape[:2], size // 2 + 1, shape[3]])
+        node.outputs[0].shape = ir.Shape([*shape[:2], size // 2 + 1, shape[3]])
 
 
 def _unsqueeze_slopes(node: ir.Node) -> None:
@@ -255,14 +251,14 @@ def _unsqueeze_slopes(node: ir.Node) -> None:
     x, slopes = dims_of(node.inputs[0]), dims_of(node.inputs[1])
     if x is None or slopes is None or len(slopes) != 1 or slopes == (1,) or len(x) < 3:
         return
-    onnx_ir, graph = require("onnx_ir", extra="onnx"), node.graph
+    graph = node.graph
     axes = list(range(1, len(x) - 1))
-    made = onnx_ir.node("Unsqueeze", [node.inputs[1]], {"axes": axes}, name=f"{node_name(node)}.slopes")
+    made = ir.node("Unsqueeze", [node.inputs[1]], {"axes": axes}, name=f"{node_name(node)}.slopes")
     result, given = made.outputs[0], node.inputs[1]
     assert graph is not None
     assert given is not None
     result.name, result.type = f"{given.name}.channels", given.type
-    result.shape = onnx_ir.Shape([*(given.shape or ()), *[1] * len(axes)])
+    result.shape = ir.Shape([*(given.shape or ()), *[1] * len(axes)])
     graph.insert_before(node, made)
     node.replace_input_with(1, result)
 

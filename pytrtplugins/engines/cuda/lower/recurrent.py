@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,15 +11,12 @@ import numpy.typing as npt
 from ....model.ir import add_constant, array_of, dims_of, dtype_of, is_op, operand
 from ....model.operator_traits import RECURRENT
 from ....tensor import DType
-from ....utils.optional import require
+from ....utils.optional import ir
 from ..device.recurrent import activations_of
 from .epilogue import fused_convolution
 from .matmul import dequantize_filters
 from .qdq import computed_constant
 from .rewrite import DOMAIN, Rewrite, is_around_zero, is_float
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["SplitRecurrent"]
 
@@ -87,7 +84,7 @@ class SplitRecurrent(Rewrite[_Layer]):
 
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: _Layer) -> None:
         """Replace the node by the product and the recurrence."""
-        onnx_ir, x = require("onnx_ir", extra="onnx"), node.inputs[0]
+        x = node.inputs[0]
         assert x is not None
         name = next(str(output.name) for output in node.outputs if output.name)
         filters = add_constant(graph, f"{name}.weights", match.w[..., None, None])
@@ -98,12 +95,12 @@ class SplitRecurrent(Rewrite[_Layer]):
         product = fused_convolution(graph, node, [x, filters, add_constant(graph, f"{name}.bias", match.bias)], rows=1)
         product.name = f"{node.name}.inputs"
         inputs = product.outputs[0]
-        inputs.name, inputs.type = f"{name}.inputs", onnx_ir.TensorType(x.dtype)
-        inputs.shape = onnx_ir.Shape([*(x.shape or ())[:2], len(match.w)])
+        inputs.name, inputs.type = f"{name}.inputs", ir.TensorType(x.dtype)
+        inputs.shape = ir.Shape([*(x.shape or ())[:2], len(match.w)])
         added = None if match.added is None else add_constant(graph, f"{name}.added", match.added)
         states = [operand(node, index) for index in (4, 5, 6)]
         operands = [inputs, add_constant(graph, f"{name}.recurrent", match.r), added, *states]
-        recurrence = onnx_ir.node(
+        recurrence = ir.node(
             "Recurrent", operands, match.attributes, domain=DOMAIN, name=node.name, num_outputs=len(node.outputs)
         )
         graph.insert_before(node, recurrence)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from ....model.ir import dims_of, dtype_of, is_op
 from ....passes import Pass, PassResult
+from ....utils.optional import ir
 from ....utils.override import override
 from ..device.text import C_TYPES
 from .data_dependent import data_dependent_values
 from .padded_results import write_padded
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["WriteUniques"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ....plugin.onnx_node import from_node, is_plugin_node, scales_of
 from ....plugin.policy import GPU_FORMS, NO_REQUESTS, RUNNING, chosen_form
 from ....tensor import DType, evaluate_dims
 from ....utils.heap import no_collection
+from ....utils.optional import ir
 from ..device.activation import PLAIN
 from ..device.expression import Expression
 from ..device.indexed import INDEXED
@@ -49,9 +50,6 @@ from .tail import Tail, check_operator, check_operators, check_types, outer_read
 from .tensors import FLOATS, Tensors
 from .views import ChannelViews
 from .weights import read_constants
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["make_plan"]
 

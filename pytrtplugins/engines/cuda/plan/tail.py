@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ....errors import BuildError, DimsError
 from ....model.ir import array_of, constant, dims_of, dtype_of, names_of, operand
 from ....model.proto import node_name
 from ....plugin.onnx_node import is_plugin_node
 from ....tensor import evaluate_dims
-from ....utils.optional import require
+from ....utils.optional import ir, onnx
 from ..lower.data_dependent import CONTROL_FLOW, SIZED, values_read_by
 from ..lower.rewrite import DOMAIN
 from ..operators import HOST_INPUTS, OPS, unsupported_reason
 from ..operators.attributes import operator_attributes
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 __all__ = ["Tail", "check_operator", "check_operators", "check_types", "outer_reads", "unplannable_nodes"]
 
@@ -168,7 +164,6 @@ def _unsupported_reason(node: ir.Node, version: int) -> str:
         known = {name: array_of(value) for name, value in zip(names_of(node.inputs), node.inputs, strict=True)}
         why = unsupported_reason(op, operator_attributes(node), names_of(node.inputs), known)
         return f"does not run {op} {why}" if why else ""
-    onnx = require("onnx", extra="onnx")
     try:
         schema = onnx.defs.get_schema(op, version, node.domain)
     except onnx.defs.SchemaError:

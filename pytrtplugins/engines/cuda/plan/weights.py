@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ....model.ir import is_op
 from ....model.proto import copy_fields
-from ....utils.optional import require
+from ....utils.optional import ir, onnx
 from ..lower.rewrite import DOMAIN
-
-if TYPE_CHECKING:
-    import onnx
-    import onnx_ir as ir
 
 __all__ = ["WEIGHTS_LOCATION", "read_constants", "take_weights", "without_weights"]
 
@@ -33,7 +29,7 @@ def take_weights(model: ir.Model) -> dict[str, npt.NDArray[Any]]:
     Returns:
         The weights of all convolutions by name, also those that stay in the model.
     """
-    external = require("onnx_ir", extra="onnx").ExternalTensor
+    external = ir.ExternalTensor
     weights: dict[str, npt.NDArray[Any]] = {}
     for name, value in model.graph.initializers.items():
         uses, tensor = value.uses(), value.const_value
@@ -64,7 +60,7 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def read_constants(model: ir.Model) -> dict[str, npt.NDArray[Any]]:
     """The initializers of a model by name; weights that were taken are replaced by NaN, or by the type's least integer."""
-    external = require("onnx_ir", extra="onnx").ExternalTensor
+    external = ir.ExternalTensor
     constants: dict[str, npt.NDArray[Any]] = {}
     for name, value in model.graph.initializers.items():
         tensor: Any = value.const_value
