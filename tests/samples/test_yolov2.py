@@ -108,8 +108,8 @@ def test_a_video_gives_a_video(sample, tmp_path, chelsea):
 
 
 def small():
-    """The options of the network for images of 224 x 224 pixels."""
-    Path("small.cfg").write_text(re.sub(r"(?m)^(width|height)=416$", r"\1=224", MODEL.with_suffix(".cfg").read_text()))
+    """The options of the network for images of 160 x 160 pixels."""
+    Path("small.cfg").write_text(re.sub(r"(?m)^(width|height)=416$", r"\1=160", MODEL.with_suffix(".cfg").read_text()))
     return "--cfg", "small.cfg", "--weights", MODEL.with_suffix(".weights"), "--names", MODEL.with_suffix(".names")
 
 
@@ -128,7 +128,7 @@ def test_int8_calibrates_once_and_reads_its_cache_afterwards(sample, tmp_path, c
     assert (tmp_path / "my.cache").read_bytes() == written
     cats = [re.findall(r"^cat: (\d\d)%$", out, re.MULTILINE)[0] for out in (first, second)]
     assert cats[0] == cats[1]
-    assert re.search(r"^engine \w+, int8[^\n]*, input 224x224$", second, re.MULTILINE)
+    assert re.search(r"^engine \w+, int8[^\n]*, input 160x160$", second, re.MULTILINE)
 
 
 @pytest.mark.parametrize("precision", ["int8", "fp8"])
