@@ -2,6 +2,7 @@
 
 import re
 from operator import add, floordiv, mod, mul, sub
+from typing import Any
 
 import numpy as np
 import onnx
@@ -184,9 +185,10 @@ UNKNOWN = {
 }  # fmt: skip
 
 
-for _cases in (KNOWN, UNKNOWN):  # whether two are equal does not depend on their order
+_tables: tuple[dict[str, Any], ...] = (KNOWN, UNKNOWN)
+for _cases in _tables:  # whether two are equal does not depend on their order
     for _key, _value in list(_cases.items()):
-        _text = _key if _cases is KNOWN else _value
+        _text = str(_key if _cases is KNOWN else _value)
         if "Equal(" in _text:
             _other = re.sub(r"Equal\((\w+), (\w+)\)", r"Equal(\2, \1)", _text)
             _cases.update({_other: _value} if _cases is KNOWN else {f"{_key}, swapped": _other})

@@ -90,9 +90,9 @@ def test_codes_hold_127_steps_of_the_scale_of_what_is_copied():
 def test_the_limit_of_what_is_copied_of_several_is_the_largest(monkeypatch, subtracting):
     monkeypatch.setattr(measure_module, "sources", lambda model, name: ["data", "y", "other"])
     held = precisions(subtracting, "int8", scales={"data": 0.25, "y": 2.0})
-    assert Measurer(subtracting, [SMALL], HALVES, 1 << 20)._limit(held, subtracting.layers[0]) == 254
+    assert Measurer(subtracting, [{"data": SMALL}], HALVES, 1 << 20)._limit(held, subtracting.layers[0]) == 254
     monkeypatch.setattr(measure_module, "sources", lambda model, name: [])
-    assert Measurer(subtracting, [SMALL], HALVES, 1 << 20)._limit(held, subtracting.layers[0]) == 0
+    assert Measurer(subtracting, [{"data": SMALL}], HALVES, 1 << 20)._limit(held, subtracting.layers[0]) == 0
 
 
 def test_a_tensor_without_a_scale_has_no_limit():

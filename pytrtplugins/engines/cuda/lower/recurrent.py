@@ -86,6 +86,7 @@ class SplitRecurrent(Rewrite[_Layer]):
         """Replace the node by the product and the recurrence."""
         x = node.inputs[0]
         assert x is not None
+        assert x.dtype is not None
         name = next(str(output.name) for output in node.outputs if output.name)
         filters = add_constant(graph, f"{name}.weights", match.w[..., None, None])
         if match.scales is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ....errors import BuildError, DimsError
 from ....model.ir import array_of, constant, dims_of, dtype_of, names_of, operand
@@ -165,7 +166,7 @@ def _unsupported_reason(node: ir.Node, version: int) -> str:
         why = unsupported_reason(op, operator_attributes(node), names_of(node.inputs), known)
         return f"does not run {op} {why}" if why else ""
     try:
-        schema = onnx.defs.get_schema(op, version, node.domain)
+        schema: Any = onnx.defs.get_schema(op, version, node.domain)
     except onnx.defs.SchemaError:
         schema = None
     if schema is None or not (schema.has_function or schema.has_context_dependent_function):

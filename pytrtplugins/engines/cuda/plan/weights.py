@@ -29,7 +29,7 @@ def take_weights(model: ir.Model) -> dict[str, npt.NDArray[Any]]:
     Returns:
         The weights of all convolutions by name, also those that stay in the model.
     """
-    external = ir.ExternalTensor
+    external: Any = ir.ExternalTensor
     weights: dict[str, npt.NDArray[Any]] = {}
     for name, value in model.graph.initializers.items():
         uses, tensor = value.uses(), value.const_value
@@ -60,7 +60,7 @@ def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def read_constants(model: ir.Model) -> dict[str, npt.NDArray[Any]]:
     """The initializers of a model by name; weights that were taken are replaced by NaN, or by the type's least integer."""
-    external = ir.ExternalTensor
+    external: Any = ir.ExternalTensor
     constants: dict[str, npt.NDArray[Any]] = {}
     for name, value in model.graph.initializers.items():
         tensor: Any = value.const_value

@@ -1,5 +1,7 @@
 """Views, against NumPy's."""
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,7 +74,8 @@ def test_any_way_of_moving_values_gives_what_numpy_gives(dims, data):
 @given(st.data())
 def test_a_chain_of_moves_is_the_view_that_numpy_gives_or_none(data):
     dims = tuple(data.draw(SIZES))
-    move, array = Source(dims, "x"), np.arange(np.prod(dims)).reshape(dims)
+    move: Any = Source(dims, "x")
+    array = np.arange(np.prod(dims)).reshape(dims)
     for kind in data.draw(
         st.lists(st.sampled_from(["transposed", "reshaped", "sliced", "expanded"]), min_size=1, max_size=5)
     ):
@@ -87,7 +90,8 @@ def test_a_chain_of_moves_is_the_view_that_numpy_gives_or_none(data):
             array = np.broadcast_to(array, [2, *(3 if size == 1 else size for size in array.shape)])
             move = Expanded(array.shape, move)
         else:
-            first, steps = [], []
+            first: list[int] = []
+            steps: list[int] = []
             for axis, size in enumerate(array.shape):
                 begin, step = data.draw(st.integers(0, size - 1)), data.draw(st.sampled_from([1, 2, -1]))
                 array = array.take(range(begin, size if step > 0 else -1, step), axis)
