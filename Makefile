@@ -3,6 +3,7 @@
 # make test-slow        what takes long, and the tests of random examples with new ones; the seed is printed
 # make test-isa         the tests of numbers under each instruction set that this processor can pretend to be limited to
 # make test-surroundings    on one core, in other languages and time zones, without a home folder, in a path like "ä b"
+# make test-sanitizers  the native part and plugins in C++, compiled with g++'s sanitizers of addresses and undefined behaviour
 # make mutation    errors put into the code, one at a time, which the tests should find; SAMPLE=200 SEED=1 ONLY="passes vision"
 # make native  plugins in C++: what joins them and Python, and the package's own layers
 # make wheels  dist/: the source archive, the wheel of pure Python, and the wheel of this Python with the native part
@@ -32,7 +33,7 @@ TENSORRT ?= 10.16.1.11 11.4.0.106
 TENSORRT_READY := $(TENSORRT:%=$(VENV)-tensorrt-%/.ready)
 RTX ?= 1.7.1.116
 
-.PHONY: demo test docs native wheels test-minimal test-tensorrt test-triton test-protocol tensorrt test-slow fuzz test-isa test-surroundings lint bench clean mutation constraints
+.PHONY: demo test docs native wheels test-minimal test-tensorrt test-triton test-protocol tensorrt test-slow fuzz test-isa test-surroundings test-sanitizers lint bench clean mutation constraints
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -88,6 +89,16 @@ test-isa: $(READY)
 
 test-surroundings: $(READY)
 	$(BIN)/python -m tests.matrix surroundings
+
+# without what runs OpenVINO: its TBB loads libraries as AddressSanitizer does not allow (RTLD_DEEPBIND)
+SANITIZE := -fsanitize=address,undefined -fno-omit-frame-pointer
+test-sanitizers: $(READY)
+	$(BIN)/cmake -S . -B build/sanitized -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS="$(SANITIZE)" >/dev/null
+	$(BIN)/cmake --build build/sanitized --target _native
+	CXXFLAGS="$(SANITIZE)" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1 PYTHONMALLOC=malloc \
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" $(BIN)/python -m pytest -q \
+	-p no:faulthandler -p tests.sanitized -k "not check_plugin" $(OPTIONS) \
+	tests/native/test_load_library.py tests/native/test_as_native.py tests/engines/cuda/run/test_upload.py
 
 # every parser, from the inputs in tests/fuzz/corpus on; SECONDS of all together
 fuzz: $(READY)
