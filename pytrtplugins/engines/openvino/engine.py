@@ -20,6 +20,7 @@ from ...passes.contrib.wide_codes import may_have_wide_codes
 from ...plugin.onnx_node import from_node, is_plugin_node, scales_of
 from ...tensor import DType
 from ...utils.cpu_features import cpu_features, default_threads, describe_cpu
+from ...utils.forks import fork_count
 from ...utils.optional import onnx
 from ...utils.override import override
 from ...utils.signal_stack import keeping_signal_stack
@@ -116,7 +117,7 @@ class CpuEngine(HostEngine):
         ]  # not those that nothing reads
         self._long = [desc.name for desc in self.inputs if desc.dtype is DType.INT64 and desc.name in known_inputs]
         self._exact: Any = None
-        weakref.finalize(self, _close_hosts, tuple(self._hosts.values()))
+        weakref.finalize(self, _close_hosts, tuple(self._hosts.values()), fork_count())
 
     def _create_context(self) -> ExecutionContext:
         return CpuContext(self)
@@ -376,6 +377,9 @@ def _plugin_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
     return [node for node in walk(model.graph.node) if is_plugin_node(node)]
 
 
-def _close_hosts(hosts: tuple[PluginHost | SessionHost, ...]) -> None:
+def _close_hosts(hosts: tuple[PluginHost | SessionHost, ...], forks: int) -> None:
     for host in hosts:
         host.close()
+        # OpenVINO never frees operators that Python defines: they let go of the weights before them, but in a forked child
+        while forks == fork_count() and host.operators:
+            host.operators.pop().set_arguments([])

@@ -16,6 +16,7 @@ from ...model.decompose import infer_shapes
 from ...model.proto import arrays_of, copy_of, has_shape, info_dims, node_name, numpy_type, tensors_of
 from ...plugin.onnx_node import is_plugin_node, node_attributes
 from ...tensor import Dims, DType, SymbolicDim
+from ...utils.forks import fork_count
 from ...utils.optional import onnx
 from ...utils.repeated import set_items
 from ...utils.signal_stack import keeping_signal_stack
@@ -63,6 +64,7 @@ class SessionHost:
     """Runs one node in an onnxruntime session, which threads share.
 
     Attributes:
+        operators: The operators in OpenVINO's graphs that it computes.
         unranked: An output of which not even the number of axes is known, as OpenVINO wants it; empty where there is none.
     """
 
@@ -74,7 +76,9 @@ class SessionHost:
         ]
         if strange:
             raise ModelError(f"OpenVINO hands over no array of the element type that {strange[0]!r} has")
-        self._session = make_session(submodel.model, threads, {"session.force_spinning_stop": "1"})
+        self.operators: list[Any] = []
+        self._forks = fork_count()
+        self._session: Any = make_session(submodel.model, threads, {"session.force_spinning_stop": "1"})
         self._inputs = [(info.name, numpy_type(info.type.tensor_type.elem_type)) for info in submodel.model.graph.input]
         certain = all(
             node.op_type not in POOLS for node in submodel.model.graph.node
@@ -110,7 +114,9 @@ class SessionHost:
                 tensor.data[...] = value
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Free the session and its threads, but in a forked child, which has none to wait for."""
+        if self._forks == fork_count():
+            self._session = None
 
 
 def whole_reason(model: onnx.ModelProto) -> str:

@@ -31,7 +31,13 @@ _DTYPES = {ov_type: dtype for dtype, ov_type in _TYPES.items()}
 
 
 class Host(Protocol):
-    """Interface of the code that a `HostedOp` runs."""
+    """Interface of the code that a `HostedOp` runs.
+
+    Attributes:
+        operators: All that it runs in; they keep each other alive in OpenVINO, and the graphs before them.
+    """
+
+    operators: list[Any]
 
     @property
     def dtypes(self) -> Sequence[DType]:
@@ -63,6 +69,7 @@ class PluginHost:
         self.plugin, self.name, self._errors, self._scales = plugin, name, errors, scales
         self._empty = dict(empty or {})
         self.dtypes: Sequence[DType] = ()
+        self.operators: list[Any] = []
         self._engine = weakref.ref(engine)
         self._form = chosen_form(type(plugin), engine.plugin_forms, engine.options.plugins, RUNNING)
         self._runners: list[PluginRunner] = []
@@ -113,6 +120,7 @@ class HostedOp(ov.Op):  # type: ignore[misc]
     def __init__(self, inputs: Sequence[Any], host: Host, key: str) -> None:
         super().__init__(self)
         self.host, self.key = host, key  # before the arguments: OpenVINO validates as soon as they are set
+        host.operators.append(self)
         self.set_arguments(inputs)
         self.constructor_validate_and_infer_types()
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -43,6 +46,18 @@ def test_equal_values_come_in_onnxruntimes_order_and_their_places_are_computed_w
     network = rows(nodes, "float[] v, float[] y, int64[] i", k=np.array([3]), table=counted(9))
     built = same(network, {"x": ONES})
     assert "OpenVINO is wrong for TopK: equal values come in another order" in built.choices[BY].split("; ")
+
+
+def test_sessions_and_what_stands_before_them_go_with_the_engine():
+    network = rows("h = Relu (x)  v, i = TopK (h, k)", "float[] v, int64[] i", k=np.array([3]))
+    built = same(network, {"x": ONES})
+    (host,) = built._hosts.values()
+    operators, session = [*host.operators], weakref.ref(host._session)
+    assert all(operator.get_input_size() for operator in operators)
+    del built, host
+    gc.collect()
+    assert session() is None
+    assert {operator.get_input_size() for operator in operators} == {0}
 
 
 def test_an_operator_of_onnxruntimes_own_is_named():
