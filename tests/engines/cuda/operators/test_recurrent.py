@@ -49,3 +49,25 @@ def test_what_the_node_does_not_say_is_as_in_the_operator_of_the_same_name(name)
     defaults = {key: item.default_value.f for key, item in onnx.defs.get_schema(name).attributes.items()}
     alphas = "".join(f", activation_{key} = [{value}]" for key, value in defaults.items() if key in ("alpha", "beta"))
     check(network(name, ""), network(name, alphas))
+
+
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize(
+    ("op", "gates", "names"),
+    [("GRU", 3, ["HardSigmoid", "Softsign"]), ("LSTM", 4, ["HardSigmoid", "Tanh", "Softsign"])],
+)
+def test_each_gate_has_its_own_activation(op, gates, names, direction, late):
+    sides, random = 1 + (direction == "bidirectional"), np.random.default_rng(3)
+    dims = {"x": (3, 2, 4), "w": (sides, 5 * gates, 4), "r": (sides, 5 * gates, 5), "b": (sides, 10 * gates)}
+    inputs = {name: random.standard_normal(size, np.float32) for name, size in dims.items()}
+    more = f", linear_before_reset = {late}" if op == "GRU" else f", input_forget = {late}" if late else ""
+    activations = ", ".join(f'"{name}"' for name in names * sides)
+    infos = ", ".join(f"float[{','.join(map(str, size))}] {name}" for name, size in dims.items())
+    model = onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 17]> g ({infos}) => (float[3,{sides},2,5] y) '
+        f'{{ y = {op} <hidden_size = 5, direction = "{direction}", activations = [{activations}]{more}> (x, w, r, b) }}'
+    )
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, inputs)
+    np.testing.assert_allclose(run_on_host(prepare(model), inputs)[0]["y"], wanted, rtol=1e-5, atol=1e-6)
