@@ -1,3 +1,4 @@
+import re
 import struct
 
 import numpy as np
@@ -235,3 +236,8 @@ def test_names_of_another_network_are_shown_up_to_three():
     assert "model 1" not in str(caught.value)
     with pytest.raises(CalibrationTableError, match=r"All 1 tensor names agree\."):
         CalibrationTable({"a": 1}).check_fits(["a"], digests=("1" * 64, "2" * 64))
+
+
+def test_a_notebook_shows_each_scale_and_the_largest_value_that_it_holds():
+    text = re.sub(r"<[^>]*>", " ", CalibrationTable({"conv": 0.5})._repr_html_())
+    assert text.split()[-6:] == ["tensor", "scale", "amax", "conv", "0.5", "63.5"]

@@ -121,3 +121,9 @@ def test_a_slice_of_an_axis_of_two_parts_is_none_whatever_else_is_sliced():
     form = linear((2, 3, 4), DType.FLOAT32)
     assert strided(Sliced((5, 2), joined, (1, 1), (1, 1)), form) is None
     assert strided(Sliced((6, 2), joined, (0, 1), (1, 1)), form) == Strided((((3, 4), (2, 12)), ((2, 1),)), 1)
+
+
+def test_what_is_contiguous_stays_so_with_other_dims():
+    for wanted in ((6, 4), (2, 12), (24,), (1, 24, 1), (2, 3, 2, 2)):
+        view = contiguous((2, 3, 4)).reshaped(wanted)
+        assert view.strides == contiguous(wanted).strides, wanted
