@@ -323,3 +323,11 @@ def test_every_type_of_onnx_has_tritons_name():
     names = {number: TensorProto.DataType.Name(number) for number in _TYPES}
     assert {number: renamed.get(name, name) for number, name in names.items()} == _TYPES
     assert len(names) == 14
+
+
+def test_texts_of_a_configuration_are_quoted():
+    assert config_text({"name": 'a"b\\c\nd', "kind": Word("KIND_GPU")}).split("\n") == [
+        'name: "a\\"b\\\\c\\nd"',
+        "kind: KIND_GPU",
+        "",
+    ]

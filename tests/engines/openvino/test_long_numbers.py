@@ -5,7 +5,8 @@ import onnx
 import pytest
 
 import pytrtplugins as ptp
-from pytrtplugins.engines.openvino.arrays import is_long
+from pytrtplugins.engines.openvino.arrays import is_long, is_peculiar
+from pytrtplugins.engines.openvino.bounds import LONGEST
 from pytrtplugins.errors import BuildError
 from tests.engines.operators import literal
 
@@ -38,6 +39,14 @@ NOT_IN_ONNXRUNTIME |= {(op, kind) for op in ("ReduceSum", "ReduceMax") for kind 
 )
 def test_numbers_that_openvino_keeps_in_32_bits(numbers, long):
     assert is_long(np.array(numbers, np.int64)) is long
+
+
+@pytest.mark.parametrize(
+    ("dims", "peculiar"),
+    [((), False), ((2, 0), True), ((LONGEST, 1), False), ((1, LONGEST + 1), True), ((LONGEST + 1, 1), True)],
+)
+def test_inputs_of_which_openvino_loses_something(dims, peculiar):
+    assert is_peculiar(np.zeros(dims, np.int8)) is peculiar
 
 
 def model(op, kind):

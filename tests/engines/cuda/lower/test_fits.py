@@ -81,6 +81,7 @@ def test_an_operator_of_a_tensor_without_axes_raises_no_foreign_error(operator):
         ("(float[2,3] x, float[2] z) => (float[a,b] y) { y = Concat <axis = 1> (x, z) }", "dims other than that of axis 1 differ"),
         ("(float[2,3] x, float[4,3] z) => (float[a,b] y) { y = Add (x, z) }", r"\(2, 3\) and \(4, 3\) do not broadcast"),
         ("(float[2,3] x) => (float[n] y) <int64[1,2] i = {1,3}> { y = GatherND (x, i) }", "an index is out of range, of 3 values: 3 to 3"),
+        ("(float[2,3] x) => (float[a,b] y) <int64[2] s = {4,-1}> { y = Reshape (x, s) }", r"6 elements cannot have the dims \[4, -1\]"),
         ("(float x) => (float[n] y) { y = Concat <axis = 0> (x, x) }", "an operand has another number of axes than Concat takes"),
         ("(float[1,2,4,4] x) => (float[1,3,a,b] y) <float[3,2,1,1] w = {1,1,1,1,1,1}, float b = {1}> { y = Conv (x, w, b) }",
          "1 elements of input 2, expected 3"),
