@@ -35,6 +35,7 @@ MERGED = [
     pool_net(opset=13),
     pool_net((1, 0, 1, 2), axes=[3, 2]),
     pool_net((1, 0, 1, 2), axes=[-2, -1]),
+    pool_net((0, 0, 1, 0, 0, 0, 1, 2), axes=[-4, -3, -2, -1]),
     pool_net(pads=[1, 0, 0, 1]),
     pool_net(pads=[1, 1, 1, 0], auto_pad="NOTSET", dilations=[1, 2]),
     pool_net(value=LOW.reshape(1)),

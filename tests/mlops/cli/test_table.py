@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from pytrtplugins.errors import UsageError
-from pytrtplugins.mlops.cli.table import _numbers
+from pytrtplugins.mlops.cli.table import _numbers, _task
 from pytrtplugins.vision import save_image
 from tests.mlops.tables.people import network, photos
 
@@ -86,6 +86,15 @@ def test_numbers_reach_the_most(text, numbers):
         return
     with pytest.raises(UsageError, match=f"--batch {text}: expected numbers from 1 to 12 with commas"):
         _numbers(text, "--batch", 12)
+
+
+@pytest.mark.parametrize("task", ["verification", "classification"])
+def test_figures_are_of_the_data_and_calibration_sees_other_images(files, task):
+    np.savez(files / "few.npz", **photos(each=2))
+    few, many = files / "few.npz", files / "faces.npz"
+    for data, calibration, counts in ((many, few, (18, 12)), (few, many, (12, 18)), (many, None, (12, 6))):
+        made = _task(task, data, None, calibration, 0.3, False, "0..1", None, "letterbox", None, None)
+        assert (len(made.data), len(made.calibrated_on)) == counts
 
 
 def test_a_list_of_pairs_is_measured_by_folds(pytrt, files, short_measurements):

@@ -72,6 +72,8 @@ def test_figures_and_parameters_stand_beside_the_last_run_that_came_to_its_end(t
         ["mAP50", "0.5", "0.55", "+0.05", "+10.00%"],
         ["p99_ms", "20", "20", "0", ""],
     ]
+    heads = [re.findall("<th(?: [^>]*)?>(.*?)</th>", part) for part in page.split("<table")]
+    assert ["figure", "before", "this run", "difference", "in %"] in heads
     assert rows(page, "Parameters") == [["size", "full", "smoke"], ["images", "20", ""]]
     assert page.count("<tr class=marked>") == 2
     assert "eval.mAP50</b> 0.55" in page
@@ -195,6 +197,8 @@ def test_times_below_the_bars_stand_where_they_are():
     marks = re.findall(r'<span( class=\w+)? style="left:([\d.]+)%">([^<]*)<', chart)
     assert marks == list(zip(sides, shares, times, strict=True))
     assert re.findall(r'<i style="left:([\d.]+)%">', chart) == shares
+    for end, share, side in ((160, "93.75", " class=last"), (131, "91.60", "")):  # the last time needs 8 % of the width
+        assert f'<span{side} style="left:{share}%">' in step_times(run(1, step("a", 0, end)))
 
 
 @pytest.mark.parametrize("end", [None, math.nan, -math.inf, 1e308])

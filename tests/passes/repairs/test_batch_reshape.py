@@ -20,6 +20,11 @@ def network(*wanted, dims=("N", 2, 4, 5)):
     return model
 
 
+def test_a_computed_shape_is_left_alone():
+    model = exported("s = Shape (data) y = Reshape (data, s)", {}, ("N", 2, 4, 5), "y", opset=13)
+    assert "batch-reshape" not in repairs_of(repair(model))
+
+
 @pytest.mark.parametrize("wanted", [(1, 40), (1, 2, 20), (7, 8, 5)])
 def test_the_batch_is_freed(wanted):
     model = network(*wanted)
