@@ -171,8 +171,10 @@ def test_all_dims_are_told_where_the_inputs_are_known(name):
     data = {tensor.name: tensor for tensor in model.graph.initializer}
     types = {info.name: info.type for info in model.graph.input}
     types |= {name: onnx.helper.make_tensor_type_proto(each.data_type, each.dims) for name, each in data.items()}
-    found = infer_node(node, types, data, model.opset_import[0].version)["y"].tensor_type.shape.dim
-    assert [dim.dim_value for dim in found] == list(y.shape)
+    for domain in ("", "ai.onnx"):
+        node.domain = domain
+        found = infer_node(node, types, data, model.opset_import[0].version)["y"].tensor_type.shape.dim
+        assert [dim.dim_value for dim in found] == list(y.shape)
 
 
 def test_heads_with_an_axis_of_their_own_are_not_counted_as_heads_in_the_width():

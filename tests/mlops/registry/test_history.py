@@ -119,3 +119,12 @@ def test_what_is_no_history_is_refused(facts):
 
 def test_a_change_as_it_is_written_is_read():
     assert History.from_json({"changes": [CHANGE]}).current("staging") == 1
+
+
+@pytest.mark.parametrize("name", ["who", "why"])
+def test_texts_of_a_change_have_2000_characters_at_most(name):
+    facts = asdict(Change("2026-01-31T12:00:00Z", "me", "", "promote", 1, "production"))
+    assert getattr(Change.from_json({**facts, name: 2000 * "x"}), name) == 2000 * "x"
+    for wrong in (2001 * "x", 7, None):
+        with pytest.raises(ModelRegistryError, match="not a change of a stage"):
+            Change.from_json({**facts, name: wrong})

@@ -339,6 +339,7 @@ def test_a_fixed_batch_leaves_the_others_out_and_says_so(task, tmp_path, measure
     plan = TablePlan(engines=("reference",), precisions=("fp32",), batches=(1, 8), rounds=1, seconds=0.01)
     found = make_table(network(batch=1), task, plan, work=tmp_path)
     assert found.batches == (1,)
+    assert "| p50 ms |" in to_markdown(found)
     assert list(found.rows[0].latency) == [1]
     assert found.notes == ("the network takes batches of 1 only: 8 left out",)
 
