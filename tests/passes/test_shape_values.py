@@ -2,7 +2,6 @@
 
 import re
 from operator import add, floordiv, mod, mul, sub
-from typing import Any
 
 import numpy as np
 import onnx
@@ -185,13 +184,9 @@ UNKNOWN = {
 }  # fmt: skip
 
 
-_tables: tuple[dict[str, Any], ...] = (KNOWN, UNKNOWN)
-for _cases in _tables:  # whether two are equal does not depend on their order
-    for _key, _value in list(_cases.items()):
-        _text = str(_key if _cases is KNOWN else _value)
-        if "Equal(" in _text:
-            _other = re.sub(r"Equal\((\w+), (\w+)\)", r"Equal(\2, \1)", _text)
-            _cases.update({_other: _value} if _cases is KNOWN else {f"{_key}, swapped": _other})
+SWAPPED = r"Equal\((\w+), (\w+)\)", r"Equal(\2, \1)"  # whether two are equal does not depend on their order
+KNOWN |= {re.sub(*SWAPPED, text): dims for text, dims in KNOWN.items()}
+UNKNOWN |= {f"{reason}, swapped": re.sub(*SWAPPED, text) for reason, text in UNKNOWN.items() if "Equal(" in text}
 
 
 @pytest.mark.parametrize("text", KNOWN)
