@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto
 
 from pytrtplugins.errors import ModelError
-from pytrtplugins.validation.tensors import _kinds, bits, check_tensor, is_external, packed_bytes
+from pytrtplugins.validation.tensors import _kinds, bits, check_sparse_tensor, check_tensor, is_external, packed_bytes
 from tests.onnx_parts import external
 
 TYPES = sorted(name for name, _ in TensorProto.DataType.items() if name not in ("UNDEFINED", "STRING"))
@@ -37,3 +37,17 @@ def test_weights_that_were_left_out_have_their_dims_checked_and_no_others_are_le
     ):
         with pytest.raises(ModelError, match=problem):
             check_tensor(tensor, "w", "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("dims", "problem"), [([8], None), ([-8], "negative size"), ([1 << 40, 1 << 40], "the limit of one tensor")]
+)
+def test_dims_of_a_sparse_tensor_are_those_of_a_tensor(dims, problem):
+    values = onnx.helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0])
+    indices = onnx.helper.make_tensor("i", TensorProto.INT64, [1, len(dims)], [0] * len(dims))
+    sparse = onnx.helper.make_sparse_tensor(values, indices, dims)
+    if problem is None:
+        check_sparse_tensor(sparse, "s")
+    else:
+        with pytest.raises(ModelError, match=f"^s has .*{problem}"):
+            check_sparse_tensor(sparse, "s")
