@@ -173,8 +173,8 @@ def test_kernels_of_one_problem_compile_without_a_gpu(dtype, capability):
     product = problem.ConvProblem(x=vector, y=vector, kernel=(1, 1), activation="hard_sigmoid", bounds=(0.2, 0.5))
     if dtype in (SINGLE, HALF):
         means = MeansKernel(HostDevice(), form, vector, Number.of(1 / 81, SINGLE))
-        assert means._cubin(capability).startswith(b"\x7fELF")
+        assert means._kernel.compile(architecture=f"sm_{capability}").startswith(b"\x7fELF")
     for provider, case in ((DepthwiseProvider, depthwise), (SkinnyGemmProvider, product)):
         for tactic in provider(HostDevice()).tactics(case):
             kernel = provider(HostDevice())._kernel(case, tactic)
-            assert kernel._cubin(capability).startswith(b"\x7fELF")
+            assert kernel._kernel.compile(architecture=f"sm_{capability}").startswith(b"\x7fELF")

@@ -244,4 +244,4 @@ def test_it_compiles(kind, compiler, compile_with):
     residual = channels_last((2, 24, 9, 11), kind)
     case = problem(kind, kernel=(5, 5), activation="swish", residual=residual, residual_activation="prelu")
     kernel = DepthwiseProvider(HostDevice())._kernel(case, "h2w4t128")
-    assert kernel._cubin(90).startswith(b"\x7fELF")
+    assert kernel._kernel.compile(architecture="sm_90").startswith(b"\x7fELF")
