@@ -189,7 +189,10 @@ def test_an_operator_equals_onnxruntimes(op, inputs, attributes):
     assert found.dtype == wanted.dtype
     assert found.shape == wanted.shape
     if wanted.dtype.kind == "f":
-        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
+        largest = np.abs(wanted[np.isfinite(wanted)]).max(
+            initial=1
+        )  # sums of terms that cancel are as exact as the others
+        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6 * largest)
     else:
         np.testing.assert_array_equal(found, wanted)
 
