@@ -27,6 +27,8 @@ _THREADS, _HOST_THREADS = 512, 64
 _MAX_CHANNELS = 1024
 """Channels of a block, for which it has shared memory."""
 _LARGEST_CLUSTER, _HOST_CLUSTER = 16, 8
+_PORTABLE_CLUSTER = 8
+"""Blocks of the largest cluster that every GPU with clusters takes; larger ones are chosen where all of them run at once."""
 _KEPT_OF_TWO = 6
 """With more values of the image in registers, a multiprocessor runs one block at a time instead of two."""
 _RATE, _GPU_RATE = 45, 1500
@@ -164,7 +166,14 @@ def choose_form(
     """
     powers = [2**power for power in range(max_cluster.bit_length())]
     forms = (SqueezeExciteForm(problem, *spread, threads) for spread in itertools.product(powers, powers))
-    fitting = [form for form in forms if form.fits and form.blocks <= max_cluster]
+    images = problem.x.dims[0]
+    fitting = [
+        form
+        for form in forms
+        if form.fits
+        and form.blocks <= max_cluster
+        and (form.blocks <= _PORTABLE_CLUSTER or images * form.blocks <= multiprocessors)
+    ]
     if not fitting:
         raise ValueError(f"expected at most {max_cluster * _MAX_CHANNELS} channels, found {problem.x.dims[1]}")
     return min(fitting, key=lambda form: form.cycles(multiprocessors))

@@ -111,6 +111,8 @@ def test_images_that_are_channels_of_larger_ones():
         ((1, 1152, 7, 7), 48, 16, (16, 1)),  # many weights: each block reads few of them
         ((1, 32, 112, 112), 8, 16, (1, 16)),  # many pixels
         ((1, 32, 112, 112), 8, 8, (1, 8)),
+        ((8, 480, 14, 14), 20, 16, (16, 1)),
+        ((9, 480, 14, 14), 20, 16, (8, 1)),  # nine clusters of 16 blocks do not run at once
         ((32, 1152, 7, 7), 48, 16, (2, 1)),  # many images: as many clusters at the same time
         ((1, 1152, 7, 7), 48, 1, None),
     ],
