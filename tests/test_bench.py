@@ -264,14 +264,14 @@ def test_a_benchmark_says_when_and_under_which_load_it_began(monkeypatch):
 
 
 def test_inputs_are_made_once_for_all_engines():
-    made = list[str]()
+    asked = list[str]()
 
     def inputs(engine):
-        made.append(engine.name)
+        asked.append(engine.name)
         return {"x": np.ones((1, 4), np.float32)}
 
     assert bench({"a": built(), "b": built(engine="onnxruntime")}, inputs=inputs, **FAST).agree
-    assert made == ["reference"]
+    assert asked == ["reference"]
 
 
 @pytest.mark.parametrize(

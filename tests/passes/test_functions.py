@@ -77,10 +77,10 @@ def test_what_is_written_out_computes_the_same(op_type, text, opset):
 @pytest.mark.parametrize("op_type", ["LayerNormalization", "LogSoftmax", "Softmax"])
 def test_before_opset_18_the_body_is_one_whose_axes_are_attributes(op_type):
     inputs = "x, scale" if op_type == "LayerNormalization" else "x"
-    made = model(f"h = {op_type}({inputs}) y = Neg(h)", 17)
-    found = written_out(made, op_type)
+    network = model(f"h = {op_type}({inputs}) y = Neg(h)", 17)
+    found = written_out(network, op_type)
     onnx.checker.check_model(found, full_check=True)
-    np.testing.assert_allclose(run(found), run(made), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(run(found), run(network), rtol=2e-5, atol=2e-5)
 
 
 def test_nodes_inside_are_called_by_the_name_of_what_they_stand_for():

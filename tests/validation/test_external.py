@@ -17,12 +17,12 @@ def sparse(name):
 
 def constant(prefix):
     """A node with tensors in each kind of attribute."""
-    made = node("Constant", "", f"{prefix}_c")
-    made.attribute.add(name="value").t.CopyFrom(tensor(f"{prefix} t"))
-    made.attribute.add(name="values").tensors.extend([tensor(f"{prefix} t0"), tensor(f"{prefix} t1")])
-    made.attribute.add(name="sparse").sparse_tensor.CopyFrom(sparse(f"{prefix} s"))
-    made.attribute.add(name="sparses").sparse_tensors.extend([sparse(f"{prefix} s0"), sparse(f"{prefix} s1")])
-    return made
+    constant_node = node("Constant", "", f"{prefix}_c")
+    constant_node.attribute.add(name="value").t.CopyFrom(tensor(f"{prefix} t"))
+    constant_node.attribute.add(name="values").tensors.extend([tensor(f"{prefix} t0"), tensor(f"{prefix} t1")])
+    constant_node.attribute.add(name="sparse").sparse_tensor.CopyFrom(sparse(f"{prefix} s"))
+    constant_node.attribute.add(name="sparses").sparse_tensors.extend([sparse(f"{prefix} s0"), sparse(f"{prefix} s1")])
+    return constant_node
 
 
 def expected(prefix, where):

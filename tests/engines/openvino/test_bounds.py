@@ -105,10 +105,14 @@ def bounds_text(nodes):
         "two": np.int64(2),
         "few": np.arange(5),
     }
-    made = onnx.shape_inference.infer_shapes(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}'))
-    types = {info.name: info.type for info in (*made.graph.input, *made.graph.value_info, *made.graph.output)}
+    inferred = onnx.shape_inference.infer_shapes(
+        onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}')
+    )
+    types = {
+        info.name: info.type for info in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)
+    }
     limits = {"x": 9, "z": 9, "i": 9, "j": 2**31 - 1, "k": 2**31}
-    found = Bounds(made, types, arrays, limits)._range("y")
+    found = Bounds(inferred, types, arrays, limits)._range("y")
     parts = [
         None
         if part is None

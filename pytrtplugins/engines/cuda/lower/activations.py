@@ -38,9 +38,9 @@ class FuseGatedActivations(Rewrite["list[ir.Node]"]):
         """Put one node in their place."""
         kind = {"Sigmoid": "Swish", "Mul": "QuickGelu", "Softplus": "Mish"}[match[0].op_type]
         x = next(value for value in match[0].inputs if constant(value) is None)
-        made = ir.node(kind, [x], domain=DOMAIN, name=node.name)
-        graph.insert_before(node, made)
-        swap(graph, match, made.outputs[0])
+        activation = ir.node(kind, [x], domain=DOMAIN, name=node.name)
+        graph.insert_before(node, activation)
+        swap(graph, match, activation.outputs[0])
 
 
 def _nodes_to_product(factor: ir.Value | None, x: ir.Value | None, mul: ir.Node) -> list[ir.Node] | None:

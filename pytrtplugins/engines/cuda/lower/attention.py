@@ -184,8 +184,8 @@ def _insert_node(
     graph: ir.Graph, node: ir.Node, op_type: str, inputs: Sequence[ir.Value], name: str, kind: Any, **attributes: Any
 ) -> ir.Value:
     """Insert a node before another and return its output; its dims are inferred when the run is planned."""
-    made = ir.node(op_type, inputs, attributes, name=name)
-    value: ir.Value = made.outputs[0]
+    inserted = ir.node(op_type, inputs, attributes, name=name)
+    value: ir.Value = inserted.outputs[0]
     value.name, value.type = name, ir.TensorType(kind)
-    graph.insert_before(node, made)
+    graph.insert_before(node, inserted)
     return value

@@ -45,9 +45,9 @@ class FuseGelu(Rewrite["tuple[str, ir.Value, list[ir.Node]]"]):
     def rewrite(self, graph: ir.Graph, node: ir.Node, match: tuple[str, ir.Value, list[ir.Node]]) -> None:
         """Put one node in their place."""
         kind, x, nodes = match
-        made = ir.node(kind, [x], domain=DOMAIN, name=node.name)
-        graph.insert_before(node, made)
-        swap(graph, nodes, made.outputs[0])
+        gelu = ir.node(kind, [x], domain=DOMAIN, name=node.name)
+        graph.insert_before(node, gelu)
+        swap(graph, nodes, gelu.outputs[0])
 
 
 @dataclass

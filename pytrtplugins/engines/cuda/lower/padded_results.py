@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from ....model.ir import add_constant
+from ....model.ir import add_constant, dims_of, dtype_of, is_op
 from ....utils.optional import ir
+from ..device.text import C_TYPES
+from .data_dependent import data_dependent_values
 from .rewrite import DOMAIN
 
-__all__ = ["PADDED", "write_padded"]
+__all__ = ["PADDED", "paddable", "room_of", "write_padded"]
 
 PADDED = ("PaddedNonZero", "PaddedUnique", "Suppress")
 """Operators of this engine's domain with room for all results that there may be: they choose by values, which rounding would change."""
+
+
+def paddable(graph: ir.Graph, op_type: str, max_values: int) -> list[ir.Node]:
+    """Nodes of an operator that can have room for a result of each value of their tensor.
+
+    What is left out: (1) scalars; (2) tensors that follow from dims alone, whose values are known when sizes are; (3) tensors of
+    data-dependent dims; (4) dims that are unknown or 0, or more than ``max_values`` values beside free dims; (5) element types C lacks.
+    """
+    nodes = [node for node in graph if is_op(node, op_type)]
+    dependent = data_dependent_values(graph) if nodes else set()
+    return [
+        node
+        for node in nodes
+        if node.outputs[0] in dependent  # case 2
+        and dependent.isdisjoint(node.inputs)  # case 3
+        and _has_room(node.inputs[0], max_values)  # cases 1, 4 and 5
+    ]
+
+
+def _has_room(x: ir.Value | None, max_values: int) -> bool:
+    dims = dims_of(x)
+    if x is None or not dims or None in dims:
+        return False
+    sizes = [dim for dim in dims if isinstance(dim, int)]
+    return 0 not in sizes and math.prod(sizes) <= max_values and dtype_of(x) in C_TYPES
+
+
+def room_of(x: ir.Value | None) -> list[Any]:
+    """Dims of the room for a result of each value: their number, or with free dims those of the tensor."""
+    dims = [dim if isinstance(dim, int) else str(dim) for dim in dims_of(x) or ()]
+    return dims if any(isinstance(dim, str) for dim in dims) else [math.prod(map(int, dims))]
 
 
 def write_padded(
